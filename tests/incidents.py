@@ -49,6 +49,8 @@ def worlds(draw: st.DrawFn) -> Inventory:
         sizes = tuple((b, size) for b in up)
         partitions.append(InventoryPartition(topic, None, at, tuple(held), isr, leader, 0, 1, least, sizes, lost))
     partitions.sort(key=lambda each: (each.topic, each.partition))
+    needs_all = draw(st.sampled_from([None, True, False]))
+    brokers = [each._replace(needs_all=needs_all) for each in brokers]
     gone = tuple(
         InventoryBroker(each, "h", "a" if racked else None, None, None, fenced=True) for each in sorted(fenced)
     )

@@ -195,7 +195,7 @@ def _proposed(yard: ServedYard) -> Mapping[str, Any]:
 def _approved_and_killed(yard: ServedYard, plan: Mapping[str, Any]) -> None:
     screen, service = yard.screen, yard.service
     screen.step(f"approving it as {PERSON}, through the HTTP API")
-    screen.detail(service.order("approve", plan["id"], comment="the demo approves"))
+    screen.detail(service.order("approve", proposal=plan["id"], comment="the demo approves"))
     counts = _until_moves(yard, lambda seen: seen.get("done", 0) * 4 >= sum(seen.values()) and "moving" in seen)
     screen.step("killing the service with SIGKILL, in the middle of it")
     service.kill()
@@ -248,7 +248,7 @@ def _drained(yard: ServedYard) -> None:
     screen, service = yard.screen, yard.service
     screen.step(f"draining broker {DRAINED}, through the HTTP API, until it is safe to remove")
     asked = time.monotonic()
-    screen.detail(service.order("drain", str(DRAINED), comment="it is to be removed"))
+    screen.detail(service.order("intend", intent="drain", brokers=[DRAINED], comment="it is to be removed"))
     _until(yard, f"broker {DRAINED} is safe to remove", lambda: _safe(yard, DRAINED))
     drained_s = time.monotonic() - asked
     held = [each for each in yard.taken().partitions if DRAINED in each.replicas]

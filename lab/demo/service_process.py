@@ -82,14 +82,13 @@ class ServiceProcess:
         answer: dict[str, Any] = call_service(self._server(), "GET", self._route(what))
         return answer
 
-    def order(self, verb: str, *about: str, comment: str) -> str:
+    def order(self, verb: str, **body: Any) -> str:
         """Give an order through the API; returns the answer in words.
 
         Raises:
             OrderRefused: the order was refused.
             DriverError: the service does not answer.
         """
-        body = {"about": list(about), "value": None, "comment": comment}
         return str(call_service(self._server(), "POST", self._route(verb), body, uuid.uuid4().hex)["text"])
 
     def log_tail(self) -> str:

@@ -140,7 +140,7 @@ async def test_everything_is_rolled_back_in_two_clicks_and_its_cost_is_told_firs
     await page.click("dialog button[type=submit]")
     await expect(page.locator("dialog")).to_have_count(0)
     order, signature = visited.yard.orders[-1]
-    assert (order.kind, order.about, signature.who) == (OrderKind.ROLL_BACK, (), "anna")
+    assert (order.kind, order.partitions, signature.who) == (OrderKind.ROLL_BACK, (), "anna")
 
 
 async def test_one_move_is_rolled_back_in_two_clicks_and_its_cost_is_told_first(visited: Visited) -> None:
@@ -313,13 +313,13 @@ async def test_a_broker_is_replaced_and_what_that_moves_is_told_first(visited: V
     await page.click("dialog button[type=submit]")
     await expect(page.locator("dialog")).to_have_count(0)
     order, signature = visited.yard.orders[-1]
-    assert (order.kind, order.about, order.value) == (OrderKind.REPLACE, ("12",), 207)
+    assert (order.kind, order.about) == (OrderKind.INTEND, ("replace", "12=207"))
     assert (signature.who, signature.comment) == ("anna", "new disks")
     await expect(page.locator(".broker .chip")).to_contain_text("being replaced by 207")
-    await page.click(".broker >> text=Take back: replace")
+    await page.click(".broker >> text=Withdraw: replace")
     await page.click("dialog button[type=submit]")
     await expect(page.locator(".broker .chip")).to_contain_text("live")
-    assert visited.yard.orders[-1][0].kind is OrderKind.UNREPLACE
+    assert visited.yard.orders[-1][0].about == ("replace", "12")
 
 
 async def test_a_broker_that_has_not_joined_is_added_and_that_is_taken_back(visited: Visited) -> None:
@@ -333,12 +333,12 @@ async def test_a_broker_that_has_not_joined_is_added_and_that_is_taken_back(visi
     await page.click("dialog button[type=submit]")
     added = page.locator(".intents li", has_text="Broker 301 is to get its share")
     await expect(added).to_contain_text("by anna")
-    await added.locator("text=Take back").click()
+    await added.locator("text=Withdraw").click()
     await page.click("dialog button[type=submit]")
     await expect(added).to_have_count(0)
     kinds = [order.kind for order, _signature in visited.yard.orders]
-    assert kinds == [OrderKind.ADD, OrderKind.UNADD]
-    assert visited.yard.orders[0][0].about == ("301",)
+    assert kinds == [OrderKind.INTEND, OrderKind.WITHDRAW]
+    assert visited.yard.orders[0][0].about == ("add", "301")
 
 
 async def test_what_stays_for_topics(visited: Visited) -> None:
@@ -354,11 +354,11 @@ async def test_what_stays_for_topics(visited: Visited) -> None:
     await expect(page.locator("dialog .cost")).to_contain_text("to copy")
     await page.click("dialog button[type=submit]")
     await expect(page.locator(".intents")).to_contain_text("Topic topic-003 is to have 4 replicas")
-    await page.locator(".intents li", has_text="topic-003").locator("text=Take back").click()
+    await page.locator(".intents li", has_text="topic-003").locator("text=Withdraw").click()
     await page.click("dialog button[type=submit]")
     await expect(page.locator(".intents")).not_to_contain_text("topic-003 is to have")
     order = visited.yard.orders[-1][0]
-    assert (order.kind, order.about, order.value) == (OrderKind.SET_REPLICATION, ("topic-003",), None)
+    assert (order.kind, order.about) == (OrderKind.WITHDRAW, ("replication", "topic-003"))
 
 
 async def test_who_may_operate_does_not_change_intents(browser: Browser, visited: Visited) -> None:

@@ -16,7 +16,7 @@ from web_yard import Yard
 
 from conftest import Visited
 from shunter.app.access.access_tokens import AccessRole, add_token
-from shunter.model.service import OrderKind, ProposalState, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, ProposalState, ServiceOrder, Signature
 from shunter.views.service import FlowView
 from shunter.web.server import WebOptions
 
@@ -160,17 +160,17 @@ async def test_throttle_and_bounds_take_any_value_and_act_on_their_button(lab: V
     assert lab.yard.orders == [], "typing changes nothing"
     await page.locator(".throttle").first.get_by_text("Set", exact=True).click()
     await expect(page.locator(".throttle").first).to_contain_text("37.5 MB/s")
-    assert lab.yard.orders[-1][0].value == 37_500_000
+    assert lab.yard.orders[-1][0].bytes_per_s == 37_500_000
     await page.click("text=Lift")
     await expect(page.locator(".throttle").first).to_contain_text("none")
-    assert lab.yard.orders[-1][0].value is None
+    assert lab.yard.orders[-1][0].bytes_per_s == 0
     bounds = page.locator(".throttle").nth(1)
     await page.get_by_label("Into one broker").fill("5")
     await page.get_by_label("Concurrent copies").fill("40")
     await bounds.get_by_text("Set", exact=True).click()
     await expect(bounds).to_contain_text("concurrent copies 40, into one broker 5")
     order = lab.yard.orders[-1][0]
-    assert (order.kind, order.about) == (OrderKind.BOUND, ("max-in=5", "max-concurrent=40"))
+    assert (order.kind, order.about) == (OrderKind.LIMIT, ("max-concurrent=40", "max-in=5"))
 
 
 async def test_what_flows_between_brokers_is_drawn(lab: Visited) -> None:
@@ -220,7 +220,7 @@ async def test_pause_stop_and_roll_back_are_within_reach_of_a_thumb(lab: Visited
 
 
 async def test_a_hold_is_lifted_where_it_stands_first(lab: Visited) -> None:
-    held = ServiceOrder(OrderKind.HOLD, "lab", ("offline",))
+    held = ServiceOrder(OrderKind.INTEND, "lab", IntentKind.HOLD, scope="offline")
     await lab.yard.carry_out(held, Signature("anna", "incident 12"))
     await lab.visit("/clusters/lab", ".standing .next")
     first = lab.page.locator(".standing .next").first
@@ -230,7 +230,7 @@ async def test_a_hold_is_lifted_where_it_stands_first(lab: Visited) -> None:
     await first.locator("button").click()
     await lab.page.click("dialog button[type=submit]")
     await expect(lab.page.locator(".standing .next", has_text="are held")).to_have_count(0)
-    assert lab.yard.orders[-1][0] == ServiceOrder(OrderKind.UNHOLD, "lab", ("offline",))
+    assert lab.yard.orders[-1][0] == ServiceOrder(OrderKind.WITHDRAW, "lab", IntentKind.HOLD, scope="offline")
 
 
 async def test_a_phone_shows_what_is_copied_and_what_a_move_waits_for(lab: Visited) -> None:

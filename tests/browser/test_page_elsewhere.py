@@ -43,7 +43,7 @@ async def test_buttons_work_over_plain_http_from_another_host(tmp_path: Path) ->
         await expect(page.get_by_text("The whole fleet is paused")).to_be_visible()
         assert troubles == []
         await browser.close()
-    assert [order.kind.value for order, _ in yard.orders] == ["pause-all"]
+    assert [order.kind.value for order, _ in yard.orders] == ["pause"]
 
 
 @asynccontextmanager

@@ -14,6 +14,7 @@ from executor_process import SHUNTER, Running, Shunter
 from kafka import KafkaAdminClient
 
 from lab.testbed.waiting import wait_until
+from shunter.app.service.local import SOCKET
 from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.drivers.service.words_topic import TOPIC
 from shunter.model.execution import MovePaused
@@ -103,7 +104,8 @@ class Service:
         wait_until(asked, what="the cluster is driven", timeout_s=120)
 
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [*SHUNTER, "serve", *words, "--state-dir", str(self.folder / "s"), "--json"]
+        looks = ["serve"] if words[0] in ("status", "proposals", "events") else []
+        command = [*SHUNTER, *looks, *words, "--service", str(self.folder / "s" / SOCKET), "--json"]
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def rows(self, *words: str) -> list[dict[str, Any]]:
@@ -131,7 +133,7 @@ class Service:
         return ended
 
     def intend(self, *words: str) -> None:
-        """Give an intent, or take it back."""
+        """Give an intent, or withdraw it."""
         done = self.ask(*words, "--cluster", "yard")
         assert done.returncode == 0, done.stderr
 

@@ -265,7 +265,7 @@ def test_who_may_only_describe_writes_a_first_policy_and_observes(
             return service_row["state"] == "observing" and service_row["figures"] == "current"
 
         wait_until(observes, what="it observes", timeout_s=60)
-        refused = service.ask("drain", "1", "--cluster", "yard")
+        refused = service.ask("intend", "drain", "1", "--cluster", "yard")
         assert "only observed" in refused.stdout + refused.stderr
         assert TOPIC not in admin.list_topics(), "nothing is made in the cluster"
     finally:

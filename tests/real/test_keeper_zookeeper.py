@@ -84,12 +84,12 @@ def it_is_killed_paused_and_one_move_is_rolled_back(client: Cluster, service: Se
     wait_until(lambda: client.ongoing() > 0, what="it moves", timeout_s=60)
     service.kill_and_restart()  # At 2 KB/s the move would take another hour.
     service.wait_until_driven()
-    assert service.ask("pause", "--all").returncode == 0
+    assert service.ask("pause").returncode == 0
     wait_until(lambda: counts(executor).keys() <= {"paused", "done"}, what="all is paused", timeout_s=60)
     service.kill_and_restart()
     service.wait_until_driven()
     assert counts(executor)["paused"] > 0, "the switch outlived the service"
-    assert service.ask("resume", "--all").returncode == 0
+    assert service.ask("resume").returncode == 0
     wait_until(lambda: client.moving(TOPIC) != set(), what="it moves again", timeout_s=60)
 
     turned = min(client.moving(TOPIC))
@@ -105,23 +105,23 @@ def it_is_killed_paused_and_one_move_is_rolled_back(client: Cluster, service: Se
 
 
 def a_broker_is_emptied_and_safe_to_remove(client: Cluster, service: Service) -> None:
-    service.intend("drain", "4")
+    service.intend("intend", "drain", "4")
     service.carry_out("drain")
     service.wait_for_event("broker-empty", "broker 4")
     assert held_by(client, 4) == 0
-    service.intend("undrain", "4")
+    service.intend("withdraw", "drain", "4")
 
 
 def another_one_is_replaced_by_it_and_gets_its_share_again(client: Cluster, service: Service) -> None:
     held = held_by(client, 3)
     assert held > 0
-    service.intend("replace", "3", "4")
+    service.intend("intend", "replace", "3=4")
     service.carry_out("replace")
     service.wait_for_event("broker-empty", "broker 3")
     assert (held_by(client, 3), held_by(client, 4)) == (0, held)
-    service.intend("unreplace", "3")
+    service.intend("withdraw", "replace", "3")
 
-    service.intend("add", "3")
+    service.intend("intend", "add", "3")
     service.carry_out("fill")
     service.wait_for_event("condition-over", "add broker 3")
     assert held_by(client, 3) > 0

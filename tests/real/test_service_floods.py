@@ -22,9 +22,9 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.app.executor.session import Target
-from shunter.app.service.local import order_service
+from shunter.app.service.local import SOCKET, order_service
 from shunter.app.service.stories import Stories, journal_of
-from shunter.model.service import OrderKind, ServiceOrder
+from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
@@ -68,9 +68,9 @@ class Orders:
 
     def _give(self) -> None:
         while not self._over.wait(0.3):
-            order = ServiceOrder(OrderKind.FREEZE_TOPIC, "away", (f"topic-{len(self.took)}",))
+            order = ServiceOrder(OrderKind.INTEND, "away", IntentKind.FREEZE_TOPIC, topics=(f"topic-{len(self.took)}",))
             began = time.monotonic()
-            asyncio.run(order_service(self._folder, order, "", f"{began}"))
+            asyncio.run(order_service(self._folder / SOCKET, order, "", f"{began}"))
             self.took.append(time.monotonic() - began)
 
 

@@ -94,13 +94,13 @@ def test_a_drain_and_a_switch_outlive_the_service_that_got_them(
         wait_until(lambda: cluster.in_sync("tilted"), what="all are in sync", timeout_s=60)
         with LiveProducer(kraft.bootstrap, "tilted", PARTITIONS, every_s=0.02) as producer:
             a.start()
-            gives(a, "drain", "2")
+            gives(a, "intend", "drain", "2")
             wait_until(lambda: cluster.ongoing() > 0, what="it moves", timeout_s=90)
             b.start()
             wait_until(lambda: state(b) == "standby", what="B stands by", timeout_s=60)
-            refused = b.ask("undrain", "2")
+            refused = b.ask("withdraw", "drain", "2")
             assert refused.returncode != 0, "B has no say while A drives"
-            assert a.ask("pause", "--all").returncode == 0
+            assert a.ask("pause").returncode == 0
             wait_until(lambda: bool(paused_by(b)), what="B knows of A's switch", timeout_s=60)
 
             assert a.process is not None
@@ -146,7 +146,7 @@ def stands_still(a: Service, b: Service, cluster: Cluster) -> None:
         raise AssertionError((a.rows("status"), a.ask("events").stdout[-2000:])) from error
     finally:
         os.kill(b.process.process.pid, signal.SIGCONT)
-    paused = b.ask("pause", "--all")
+    paused = b.ask("pause")
     assert paused.returncode != ExitCode.DONE, "it is not called done where it is not carried out"
     assert "not taken" in paused.stdout + paused.stderr or "give the order there" in paused.stdout + paused.stderr
     wait_until(lambda: state(b) == "standby", what="B stands by", timeout_s=120)
@@ -154,7 +154,7 @@ def stands_still(a: Service, b: Service, cluster: Cluster) -> None:
         "nothing was taken that was then dropped"
     )
     assert not paused_by(a)
-    assert b.ask("undrain", "2").returncode != ExitCode.DONE
+    assert b.ask("withdraw", "drain", "2").returncode != ExitCode.DONE
     assert holds_of(cluster, 2) == 0, "nobody refills the broker"
     assert TOPIC in cluster.admin.list_topics()
     told = str(a.rows("status")[0])

@@ -35,8 +35,9 @@ from shunter.model.execution import (
 )
 
 EXECUTOR_MUTANTS: list[mutants.Mutant] = []
-LOG_DIRS_FIRST = next(iter(ASIDE))
-"""The first seed of worlds in which another tool moves a replica to another log dir, and a plan asks for it back."""
+LOG_DIRS_FIRST, CORDONS_FIRST = ASIDE
+"""The first seed of worlds in which another tool moves a replica to another log dir, and a plan asks for it back; and
+of those in which brokers are cordoned."""
 mutant = partial(mutants.mutant, kind=EXECUTOR, into=EXECUTOR_MUTANTS)
 
 
@@ -309,6 +310,11 @@ def log_dirs_count_as_one(original, self, broker, named, headroom):
     """The bug that was found: all log dirs of a broker are added up."""
     rooms = original(self, broker, named, headroom)
     return [(sum(room for room, _path in rooms), rooms[0][1])] if all(room for room, _path in rooms) else rooms
+
+
+@mutant(decisions, "told_closed", within=60, every=ASIDE_OF, first=CORDONS_FIRST)
+def cordons_are_run_into(original, after, closed):
+    """The bug that was found: a step names a cordoned broker, and is given up when Kafka has refused it five times."""
 
 
 # ---- liveness

@@ -56,7 +56,8 @@ FAULT_WEIGHTS = {
     "requests_doubled": 4,
     "cluster_unreachable": 3,
     "permission_withdrawn": 1,
+    "broker_cordoned": 0,
 }
-ASIDE = {3: {"back_to_its_log_dir": 1}}
+ASIDE = {3: {"back_to_its_log_dir": 1}, 5: {"broker_cordoned": 1}}
 """Actions that are drawn aside, as in `simulation.actions.ASIDE`."""
 PACES_US = (300 * MS, 1_000 * MS, 3_000 * MS)

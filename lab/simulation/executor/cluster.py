@@ -65,6 +65,8 @@ class SimulatedCluster:
         self.grown_us: dict[str, int] = {}
         """When a topic got partitions last."""
         self.refusals: dict[TopicPartition, ErrorCode] = {}
+        self.cordoned: set[BrokerId] = set()
+        """Brokers all of whose log dirs are cordoned (KIP-1066)."""
         self.log_dirs = LogDirs(self, shape.log_dirs, seed)
         self._queue: deque[tuple[Callable[[], Any], Answer]] = deque()
         self._serving = False
@@ -232,6 +234,8 @@ class SimulatedCluster:
     def _reassign(self, found: SimulatedPartition, target: Replicas, by: str) -> ErrorCode:
         known = self.brokers if self.shape.kraft else self.live()
         new = [broker for broker in target if broker not in found.replicas]
+        if by != FOREIGN and self.cordoned.intersection(target):  # As Kafka 4.4 does, also for a replica that stays.
+            return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if not target or len(set(target)) != len(target) or not all(broker in known for broker in new):
             return ErrorCode.INVALID_REPLICA_ASSIGNMENT
         kept = found.replicas if self.shape.kraft else (*target, *found.settled)

@@ -231,6 +231,18 @@ class ExecutorFaults:
         if found is not None:
             found.shaken_us = self.world.scheduler.now_us  # The refused request is repeated only after a while.
 
+    def broker_cordoned(self, random: Random) -> bool:
+        """Somebody cordons all log dirs of a broker, perhaps until the end; of one at a time."""
+        broker = self._broker(random).id
+        if self.world.cluster.cordoned:
+            return False
+        self.world.cluster.cordoned.add(broker)
+        self.world.scheduler.after(random.choice((self._while(random), FOR_GOOD_US)), self._uncordon, broker)
+        return True
+
+    def _uncordon(self, broker: BrokerId) -> None:
+        self.world.cluster.cordoned.discard(broker)
+
     # ---- the network
 
     def requests_lost(self, random: Random) -> bool:
@@ -283,6 +295,7 @@ class ExecutorFaults:
         world.disk.busy_until_us = 0
         world.disk.mend()
         cluster.refusals.clear()
+        cluster.cordoned.clear()
         cluster.log_dirs.make_room()
         for owner, path in sorted(cluster.log_dirs.failed):
             cluster.mend_log_dir(owner, path)

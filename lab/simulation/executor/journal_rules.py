@@ -158,7 +158,7 @@ class JournalRules:
         known = frozenset(record.before) | move.copying
         fresh = frozenset(record.after) - known
         self._turned(move, record, fresh)
-        move.step = record
+        move.step, move.given_up = record, False
         move.wanted.add(record.after)
         move.steps = record.number
         if fresh and not (

@@ -160,7 +160,8 @@ class LogDirs:
         """Room in a broker's log dirs."""
         used = self.used(broker)
         totals = {path: self.totals[broker, path] for path in self.online(broker)}
-        return {(broker, path): LogDirSpace(size, max(0, size - used[path])) for path, size in totals.items()}
+        cordoned = broker in self._cluster.cordoned
+        return {(broker, path): LogDirSpace(size, max(0, size - used[path]), cordoned) for path, size in totals.items()}
 
     # ---- faults, and time that passes
 

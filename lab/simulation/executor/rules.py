@@ -378,6 +378,7 @@ class ExecutorRules:
                 move = self.ledger.open_move(tp)
                 if move is not None:
                     self._left_alone(process, move)
+        self._names_open_brokers(process, ready)
         driver = process.driver
         second, count = self._pace.get(process.name, (0, 0))
         now = self.world.scheduler.now_us // SECOND
@@ -392,6 +393,16 @@ class ExecutorRules:
             self.violate("no batch is empty", process.name)
         if ready.wake_at_ms is not None and ready.wake_at_ms < envelope.now_ms - SECOND:
             self.violate("nothing spins", f"{process.name} asks to be woken in the past")
+
+    def _names_open_brokers(self, process: SimulatedExecutor, ready: Ready) -> None:
+        """A step names no broker that is seen to be cordoned. Source: docs/versions.md, "Seen on 4.4.0"."""
+        for entry in () if ready.writes is None else ready.writes.entries:
+            step = entry.record
+            if not isinstance(step, StepBegun) or step.cancels or step.reason == "begun by somebody else":
+                continue
+            shut = process.core.state.cluster.cordoned.intersection(step.after)
+            if shut:
+                self.violate("a step names no cordoned broker", f"{step} names {sorted(shut)}")
 
     # ---- orders
 

@@ -37,10 +37,13 @@ SETTINGS = {
     "only-between": "only_between",
     "relax-after": "relax_after",
     "output": "output",
+    "service": "service",
+    "token-file": "token_file",
+    "ca-file": "ca_file",
 }
 """The settings of the file: the name there, which is the flag's name, and the parameter's name. Flags that adopt, force
 or agree (`--take-over`, `--force`, `--yes`) are not settings: they have to be given each time."""
-_FILES = ("command-config", "journal")
+_FILES = ("command-config", "journal", "service", "token-file", "ca-file")
 _VALUES = (str, int, float, bool)
 
 
@@ -128,7 +131,8 @@ def _settings(path: Path, where: str, table: dict[str, Any]) -> dict[str, Any]:
                 f"settings file {path}: {where}{name} = {value!r}: a text, a number, or true or false is wanted"
             )
         # Relative paths are relative to the settings file, not to the working directory.
-        found[SETTINGS[name]] = str(path.parent / Path(str(value)).expanduser()) if name in _FILES else value
+        is_path = name in _FILES and "://" not in str(value)
+        found[SETTINGS[name]] = str(path.parent / Path(str(value)).expanduser()) if is_path else value
     return found
 
 

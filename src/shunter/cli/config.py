@@ -9,10 +9,12 @@ import click
 from shunter.app.profiles import SETTINGS
 from shunter.cli.execution.options import execution_options, journal_options
 from shunter.cli.profiles import told_source
+from shunter.cli.service.place import service_parameters
 from shunter.cli.tables import output_options, show_rows
 
 
 @click.command()
+@service_parameters
 @journal_options
 @execution_options
 @output_options

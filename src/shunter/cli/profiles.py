@@ -19,6 +19,8 @@ from shunter.cli.leaving import told_error
 from shunter.errors import SettingsError, ShunterError
 
 _PROFILES = "shunter.profiles"
+_NAMED = "shunter.cluster"
+_UNKNOWN = "shunter.unknown"
 _VARIABLES = {parameter: variable_of(setting) for setting, parameter in SETTINGS.items()}
 _GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT)
 _WORST_FIRST = (
@@ -28,7 +30,10 @@ _WORST_FIRST = (
 """Exit statuses, the worst first: the worst one counts if several clusters were looked at."""
 
 
-def settable(command: Callable[..., Any]) -> Callable[..., Any]:
+_OF_FILE = "A cluster of the settings file, instead of --bootstrap-server."
+
+
+def settable(command: Callable[..., Any], told: str = _OF_FILE) -> Callable[..., Any]:
     """Let those options of a command that are settings take values from environment and file; and add `--cluster`.
 
     This decorator goes above the options of a command.
@@ -46,7 +51,7 @@ def settable(command: Callable[..., Any]) -> Callable[..., Any]:
         expose_value=False,
         callback=_take_settings,
         shell_complete=_names,
-        help="A cluster of the settings file, instead of --bootstrap-server.",
+        help=told,
     )(command)
 
 
@@ -56,10 +61,12 @@ def _take_settings(context: click.Context, _parameter: click.Parameter, cluster:
         profiles = read_profiles()
         named = context.get_parameter_source("bootstrap_server") is ParameterSource.COMMANDLINE
         # --bootstrap-server goes before SHUNTER_CLUSTER, which may name another cluster.
-        own = profiles.of(cluster) if cluster and not named else {}
+        own = profiles.clusters.get(cluster, {}) if cluster and not named else {}
     except SettingsError as error:
         raise click.UsageError(str(error)) from error
     context.meta[_PROFILES] = (profiles, cluster if own else None)
+    context.meta[_NAMED] = cluster or ""
+    context.meta[_UNKNOWN] = bool(cluster and not named and cluster not in profiles.clusters)
     context.default_map = {**profiles.common, **own}
 
 
@@ -70,6 +77,12 @@ def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
         click.UsageError: none was named, or two were.
     """
     context = click.get_current_context()
+    if context.meta.get(_UNKNOWN):  # A service may know the name although the settings file does not.
+        profiles, _cluster = context.meta[_PROFILES]
+        try:
+            profiles.of(named_cluster())
+        except SettingsError as error:
+            raise click.UsageError(str(error)) from error
     source, profile = context.get_parameter_source("bootstrap_server"), context.get_parameter_source("cluster")
     if source is profile is ParameterSource.COMMANDLINE:
         raise click.UsageError("--cluster and --bootstrap-server both name a cluster: leave one out")
@@ -82,6 +95,11 @@ def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
             f"Missing option '--bootstrap-server' (HOST:PORT), or --cluster with a name from {settings_file()}"
         )
     return bootstrap or ""
+
+
+def named_cluster() -> str:
+    """The name that `--cluster` has; "": none."""
+    return str(click.get_current_context().meta.get(_NAMED, ""))
 
 
 def is_from_file(name: str) -> bool:
@@ -166,6 +184,7 @@ __all__ = [
     "for_each_cluster",
     "is_from_file",
     "is_on_command_line",
+    "named_cluster",
     "settable",
     "the_bootstrap",
     "told_source",

@@ -114,6 +114,25 @@ VERBS = {
             "shunter.cli.service.serve:serve",
             "Keep clusters in balance by a policy: look, propose, carry out what was approved.",
         ),
+        "propose": LazyVerb(
+            "shunter.cli.service.orders:propose",
+            "Let the service plan by its last observation, within its policy, and keep the plan as a proposal.",
+        ),
+        "approve": LazyVerb(
+            "shunter.cli.service.orders:approve", "Approve a proposal: it begins once nothing holds it back."
+        ),
+        "decline": LazyVerb(
+            "shunter.cli.service.orders:decline",
+            "Decline a proposal: its scope is not proposed again for the policy's declined-minutes.",
+        ),
+        "intend": LazyVerb(
+            "shunter.cli.service.orders:intend",
+            "Give the service an intent: it holds from now on, until it is withdrawn.",
+        ),
+        "withdraw": LazyVerb(
+            "shunter.cli.service.orders:withdraw",
+            "Take an intent back; a hold also if it followed from a stop, a rollback or a declined proposal.",
+        ),
         "token": LazyVerb(
             "shunter.cli.service.token:token",
             "Make and remove tokens for the HTTP API of `shunter serve --tokens FILE`.",

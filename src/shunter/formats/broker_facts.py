@@ -7,7 +7,7 @@ from typing import Any
 from shunter.errors import FormatError
 from shunter.model.inventory import BrokerFacts, Disk
 
-FACT_KEYS = ("live", "fenced", "cordoned", "silent", "log_dirs")
+FACT_KEYS = ("live", "fenced", "cordoned", "silent", "needs_all", "log_dirs")
 _SIZES = {"total": "total_bytes", "usable": "usable_bytes"}
 _FLAGS = ("failed", "cordoned")
 _LOG_DIR_KEYS = ("path", *_SIZES, *_FLAGS, "replicas")
@@ -42,14 +42,14 @@ def read_facts(entry: dict[str, Any], place: str) -> BrokerFacts:
     Raises:
         FormatError: names the key whose value breaks a rule.
     """
-    live, fenced, cordoned, silent = (_flag(entry, key, place) for key in FACT_KEYS[:-1])
+    live, fenced, cordoned, silent, needs_all = (_flag(entry, key, place) for key in FACT_KEYS[:-1])
     found = entry.get("log_dirs")
     if found is None:
-        return BrokerFacts(live, fenced, cordoned, silent=silent)
+        return BrokerFacts(live, fenced, cordoned, None, silent, needs_all)
     if not isinstance(found, list):
         raise FormatError(place, f"log_dirs: {found!r} is not a list")
     log_dirs = tuple(_read_log_dir(each, f"{place}.log_dirs[{at}]") for at, each in enumerate(found))
-    return BrokerFacts(live, fenced, cordoned, log_dirs, silent)
+    return BrokerFacts(live, fenced, cordoned, log_dirs, silent, needs_all)
 
 
 def _read_log_dir(found: Any, place: str) -> Disk:

@@ -13,7 +13,7 @@ import orjson
 
 from shunter.errors import FormatError
 from shunter.formats.broker_facts import facts_row, read_facts
-from shunter.model.inventory import BrokerFacts, Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 
 VERSION = 1
 
@@ -77,16 +77,14 @@ _OF_BROKER = ("id", "host", "rack", "disk_total_bytes", "disk_usable_bytes")
 
 def _broker_row(broker: InventoryBroker) -> dict[str, Any]:
     """A broker; what is known of it beside is an object of its own, which a lake keeps as it is."""
-    facts = BrokerFacts(not broker.fenced, broker.fenced, broker.cordoned, broker.log_dirs, broker.silent)
-    return {name: getattr(broker, name) for name in _OF_BROKER} | {"facts": facts_row(facts)}
+    facts = facts_row(broker.facts._replace(log_dirs=broker.log_dirs))
+    return {name: getattr(broker, name) for name in _OF_BROKER} | {"facts": facts}
 
 
 def _broker(row: dict[str, Any], place: str) -> InventoryBroker:
-    facts = read_facts(row["facts"], f"{place}: broker {row['id']}")
-    known = {name: row[name] for name in _OF_BROKER}
-    return InventoryBroker(
-        **known, fenced=facts.fenced, cordoned=facts.cordoned, log_dirs=facts.log_dirs, silent=facts.silent
-    )
+    facts = read_facts(row["facts"], f"{place}: broker {row['id']}")._asdict()
+    del facts["live"]
+    return InventoryBroker(**{name: row[name] for name in _OF_BROKER}, **facts)
 
 
 def _partition(document: dict[str, Any]) -> InventoryPartition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -9,9 +10,11 @@ import orjson
 from shunter.errors import FormatError
 from shunter.model.service import (
     BrokerEffect,
+    IntentKind,
     KeptProposal,
     LogDirChange,
     LookGist,
+    OrderKind,
     PlannedChange,
     ProposalState,
     ServiceOrder,
@@ -107,15 +110,43 @@ def decode_look(at_ms: int, raw: str, place: str) -> LookGist:
         raise FormatError(place, f"is no look: {error!r}") from error
 
 
+def encode_body(order: ServiceOrder) -> dict[str, Any]:
+    """The body of an order, as JSON has it in the API: `decode_body` reads it."""
+    return {
+        name: value.value if name == "intent" else dict(_pairs(value)) if name == "replacements" else value
+        for name, value in order.body.items()
+    }
+
+
+def _pairs(pairs: Iterable[tuple[int, int]]) -> Iterable[tuple[str, int]]:
+    return ((str(old), new) for old, new in pairs)
+
+
+def decode_body(kind: OrderKind, cluster: str, body: Mapping[str, Any]) -> ServiceOrder:
+    """The order with this body.
+
+    Raises:
+        TypeError, ValueError: it has a field that no order has, or a value that makes no sense.
+    """
+    fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in body.items()}
+    if fields.get("intent") is not None:
+        fields["intent"] = IntentKind(fields["intent"])
+    if "replacements" in fields:
+        fields["replacements"] = tuple((int(old), int(new)) for old, new in fields["replacements"].items())
+    return ServiceOrder(kind, cluster, **fields)
+
+
 def encode_order(order: ServiceOrder) -> str:
     """An order as one JSON array. Two orders that ask for the same give the same text."""
-    return orjson.dumps([order.kind.value, order.cluster, list(order.about), order.value]).decode()
+    return orjson.dumps([order.kind.value, order.cluster, encode_body(order)]).decode()
 
 
 __all__ = [
     "VERSION",
+    "decode_body",
     "decode_look",
     "decode_proposal",
+    "encode_body",
     "encode_changes",
     "encode_look",
     "encode_order",

@@ -37,6 +37,8 @@ class BrokerFacts(NamedTuple):
     log_dirs: tuple[Disk, ...] | None = None
     silent: bool | None = None
     """Whether it is listed as live and answers nothing. Its replicas count as they are told until it is fenced."""
+    needs_all: bool | None = None
+    """Whether the controller of its cluster ends a step only when the whole target is in sync, as before Kafka 4.3."""
 
     @property
     def down(self) -> str:
@@ -97,6 +99,7 @@ class InventoryBroker(NamedTuple):
     log_dirs: tuple[Disk, ...] | None = None
     """Each of its log dirs; None: unknown."""
     silent: bool | None = None
+    needs_all: bool | None = None
 
     @property
     def facts(self) -> BrokerFacts:
@@ -104,7 +107,7 @@ class InventoryBroker(NamedTuple):
         log_dirs = self.log_dirs
         if log_dirs is None and self.disk_total_bytes is not None:
             log_dirs = (Disk("", self.disk_total_bytes, self.disk_usable_bytes),)
-        return BrokerFacts(not self.fenced, self.fenced, self.cordoned, log_dirs, self.silent)
+        return BrokerFacts(not self.fenced, self.fenced, self.cordoned, log_dirs, self.silent, self.needs_all)
 
 
 class InventoryPartition(NamedTuple):

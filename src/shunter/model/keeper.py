@@ -228,7 +228,7 @@ class Intents:
     add: tuple[int, ...] = ()
     """Brokers that get their share, once they are up and until they have it."""
     cordon: bool = False
-    """Whether drained brokers are cordoned, until the intent is taken back (KIP-1066)."""
+    """Whether drained brokers are cordoned, until the intent is withdrawn (KIP-1066)."""
 
 
 @dataclass(frozen=True, slots=True)

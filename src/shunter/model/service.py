@@ -11,63 +11,116 @@ from shunter.errors import ShunterError
 from shunter.model.keeper import Memory
 
 
+class IntentKind(Enum):
+    """The kinds of intents: what is to hold from now on, until it is withdrawn."""
+
+    DRAIN = "drain"
+    """Brokers hold no replicas."""
+    DEMOTE = "demote"
+    """Brokers lead no partitions."""
+    REPLACE = "replace"
+    """All replicas of a broker go to another one, which takes its place."""
+    ADD = "add"
+    """Brokers get their share, once they are up."""
+    FREEZE_TOPIC = "freeze-topic"
+    """Nothing of topics changes. Their names, or patterns with * and ?."""
+    FREEZE_BROKER = "freeze-broker"
+    REPLICATION = "replication"
+    """Topics have exactly so many replicas."""
+    HOLD = "hold"
+    """Nothing of a scope begins by itself, because of a person's word against it."""
+
+
 class OrderKind(Enum):
     """The orders that the service takes, by their names on the command line and in the API."""
 
     APPROVE = "approve"
-    """Carry a proposal out, once as many people have approved it as the policy wants. `about`: its id."""
+    """Carry a `proposal` out, once as many people have approved it as the policy wants."""
     DECLINE = "decline"
-    """Don't carry a proposal out, and propose nothing of its scope for a while. `about`: its id."""
-    PAUSE_ALL = "pause-all"
-    """The kill switch: every move is paused, and nothing begins. Without a cluster: in the whole fleet."""
-    RESUME_ALL = "resume-all"
-    """Lift the kill switch. Moves that a person paused by name stay paused."""
+    """Don't carry a `proposal` out, and propose nothing of its scope for a while."""
+    PROPOSE = "propose"
+    """Keep a plan as a proposal: its `scope`, what it is about, and rules."""
     STOP = "stop"
-    """Moves end where they are. `about`: their partitions; none named: all open moves."""
-    PAUSE = "pause"
-    RESUME = "resume"
+    """Moves end where they are: `partitions`; none named: all open moves."""
     ROLL_BACK = "rollback"
+    PAUSE = "pause"
+    """Moves of `partitions` stand still. None named: the kill switch: every move is paused, and nothing begins; without
+    a cluster in the whole fleet."""
+    RESUME = "resume"
+    """Moves of `partitions` go on. None named: the kill switch is lifted; moves that were paused by name stay paused."""
     LIMIT = "limit"
-    """Change the throttle of moves under way. `value`: bytes per second; None lifts the throttle."""
-    BOUND = "bound"
-    """Change how many copies may run at a time. `about`: `max-in=4`, `max-out=2`, `max-concurrent=20`; 0: no bound."""
-    DRAIN = "drain"
-    """A broker is to hold no replicas from now on. `about`: its id."""
-    UNDRAIN = "undrain"
-    DEMOTE = "demote"
-    """A broker is to lead no partitions from now on. `about`: its id."""
-    PROMOTE = "promote"
-    REPLACE = "replace"
-    """All replicas of a broker go to another one, which takes its place. `about`: its id; `value`: the other's id."""
-    UNREPLACE = "unreplace"
-    ADD = "add"
-    """A broker gets its share, once it is up. `about`: its id."""
-    UNADD = "unadd"
-    FREEZE_TOPIC = "freeze-topic"
-    """Nothing of a topic changes. `about`: its name, or a pattern with * and ?."""
-    UNFREEZE_TOPIC = "unfreeze-topic"
-    FREEZE_BROKER = "freeze-broker"
-    UNFREEZE_BROKER = "unfreeze-broker"
-    HOLD = "hold"
-    """Nothing of a scope begins by itself from now on. `about`: the scope, as `drain` or `rebalance`."""
-    UNHOLD = "unhold"
-    """Lift a hold, also one that followed from a rollback, a stop or a declined proposal."""
-    SET_REPLICATION = "set-replication"
-    """A topic has exactly `value` replicas from now on; None: as the policy file says. `about`: its name."""
+    """Change the throttle of moves under way (`bytes_per_s`), or how many copies may run at a time; 0: no limit."""
+    INTEND = "intend"
+    """Give an `intent` about brokers, topics or a scope."""
+    WITHDRAW = "withdraw"
+    """Take an `intent` back; a hold also if it followed from a rollback, a stop or a declined proposal."""
     CLEAR_THROTTLES = "clear-throttles"
     """Remove throttles that no execution will restore, while nothing is being moved."""
-    PROPOSE = "propose"
-    """Keep a plan as a proposal. `about`: its scope; then brokers (fill, drain, demote), OLD=NEW (replace) or topics
-    (topics, with `value` replicas); and rules, as `band=5`."""
 
 
 class ServiceOrder(NamedTuple):
-    """One order. `cluster` is its name in the policy file; "": the whole fleet, for the kill switch alone."""
+    """One order. `cluster` is its name in the policy file; "": the whole fleet, for the kill switch alone.
+
+    The other fields are the order's body in the API, too; each kind has some of them.
+    """
 
     kind: OrderKind
     cluster: str = ""
-    about: tuple[str, ...] = ()
-    value: int | None = None
+    intent: IntentKind | None = None
+    proposal: str = ""
+    scope: str = ""
+    partitions: tuple[str, ...] = ()
+    """As `orders-3`; for the scope `move` also whole topics."""
+    brokers: tuple[int, ...] = ()
+    replacements: tuple[tuple[int, int], ...] = ()
+    """(old broker, the broker that takes its place)."""
+    topics: tuple[str, ...] = ()
+    replicas: int | None = None
+    """How many each of `topics` shall have."""
+    bytes_per_s: int | None = None
+    """The throttle of each broker; None: it stays; 0: none."""
+    max_concurrent: int | None = None
+    max_in: int | None = None
+    max_out: int | None = None
+    max_per_rack: int | None = None
+    max_per_log_dir: int | None = None
+    to: tuple[int, ...] = ()
+    """The brokers that may hold what the scope `move` moves."""
+    band_percent: float | None = None
+    most_moves: int | None = None
+    most_gigabytes: float | None = None
+    without_brokers: tuple[int, ...] = ()
+    """No replica comes to these brokers or leaves them."""
+    without_topics: tuple[str, ...] = ()
+    """Names, or patterns with * and ?: these topics do not change."""
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The fields that say what the order asks for, without those that are left out."""
+        given = zip(self._fields[2:], self[2:], strict=True)
+        return {name: value for name, value in given if value not in (None, "", ())}
+
+    @property
+    def about(self) -> tuple[str, ...]:
+        """What the order asks for, in words: `drain 3 most-moves=50`."""
+        words: list[str] = []
+        for name, value in self.body.items():
+            if name in ("partitions", "brokers", "topics"):
+                words += map(str, value)
+            elif name == "replacements":
+                words += [f"{old}={new}" for old, new in value]
+            elif isinstance(value, tuple):
+                words.append(f"{name.replace('_', '-')}={','.join(map(str, value))}")
+            elif isinstance(value, int | float):
+                words.append(f"{name.replace('_', '-')}={value}")
+            else:
+                words.append(value.value if isinstance(value, Enum) else str(value))
+        return tuple(words)
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether the order throws or lifts the kill switch."""
+        return self.kind in (OrderKind.PAUSE, OrderKind.RESUME) and not self.partitions
 
 
 TOKEN, USER = "token", "user"
@@ -250,20 +303,6 @@ class KeptProposal:
     def gist(self) -> KeptProposal:
         """The same proposal without the partitions that it changes: there may be 100,000."""
         return replace(self, changes=())
-
-
-class IntentKind(Enum):
-    """The kinds of lasting wishes of an operator."""
-
-    DRAIN = "drain"
-    DEMOTE = "demote"
-    REPLACE = "replace"
-    ADD = "add"
-    FREEZE_TOPIC = "freeze-topic"
-    FREEZE_BROKER = "freeze-broker"
-    REPLICATION = "replication"
-    HOLD = "hold"
-    """Nothing of a scope begins by itself, because of a person's word against it."""
 
 
 class KeptIntent(NamedTuple):

@@ -6,11 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from shunter.core.wording import counted, told_bytes
-from shunter.model.service import HistoryEvent, IntentKind, KeptIntent, KeptProposal, OrderKind, ProposalState, Words
+from shunter.model.service import HistoryEvent, KeptIntent, KeptProposal, OrderKind, ProposalState, Words
 
 _READ = {"source": "read from the cluster's topic of people's words"}
-_GIVEN = {IntentKind.REPLICATION: OrderKind.SET_REPLICATION.value}
-"""The kinds of events of intents whose order has another name."""
 
 
 def told_proposal(before: KeptProposal | None, now: KeptProposal) -> tuple[str, str] | None:
@@ -27,7 +25,7 @@ def told_proposal(before: KeptProposal | None, now: KeptProposal) -> tuple[str, 
 def told_words(cluster: str, before: Words, after: Words, now_ms: int) -> tuple[HistoryEvent, ...]:
     """What other services did, by the words that this host knew and those that the cluster has, the oldest first.
 
-    Of a word that was taken back the cluster has no time: its event is of now, and says so.
+    Of a word that was withdrawn the cluster has no time: its event is of now, and says so.
     """
     found = [*_of_proposals(before.proposals, after.proposals), *_of_intents(before.intents, after.intents, now_ms)]
     if after.switch is not None and (before.switch is None or before.switch.at_ms != after.switch.at_ms):
@@ -61,12 +59,10 @@ def _of_proposals(before: Sequence[KeptProposal], after: Sequence[KeptProposal])
 def _of_intents(before: Sequence[KeptIntent], after: Sequence[KeptIntent], now_ms: int) -> Iterator[HistoryEvent]:
     for each in after:
         if each not in before:
-            kind = _GIVEN.get(each.kind, each.kind.value)
-            told = f"{each.who}: {kind} {each.about}" + (f" ({each.value})" if each.value else "")
-            yield HistoryEvent(0, "", each.at_ms, kind, told, each.about, each.who, each.comment)
+            told = f"{each.who}: {each.kind.value} {each.about}" + (f" ({each.value})" if each.value else "")
+            yield HistoryEvent(0, "", each.at_ms, OrderKind.INTEND.value, told, each.about, each.who, each.comment)
     given = {(each.kind, each.about) for each in after}
     for each in before:
         if (each.kind, each.about) not in given:
-            kind = _GIVEN.get(each.kind, each.kind.value)
-            told = f"{kind} of {each.about} is taken back; seen now, for the cluster has no time of it"
-            yield HistoryEvent(0, "", now_ms, kind, told, each.about)
+            told = f"{each.kind.value} of {each.about} is withdrawn; seen now, for the cluster has no time of it"
+            yield HistoryEvent(0, "", now_ms, OrderKind.WITHDRAW.value, told, each.about)

@@ -5,5 +5,5 @@ It has the port and its bounds (`accepting`, `connection`, `connection_limits`, 
 (`feed`, `hub`), and the page itself (`page_files`, `assets`): plain modules that the browser loads without a build step.
 
 May touch: HTTP. Never: reach into core or drivers, or decide anything.
-Imports: `app`, `views`, `model`, `errors`.
+Imports: `app`, `views`, `formats` (the bodies of orders), `model`, `errors`.
 """

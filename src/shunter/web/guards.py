@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shunter.app.access.access_tokens import AccessRole
 from shunter.web.identity import demand
-from shunter.web.order_bodies import PlanBody
+from shunter.web.order_bodies import SketchBody
 from shunter.web.ordering import VERBS
 from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reception, reception_of
@@ -56,8 +56,8 @@ class Demand(NamedTuple):
     most_bytes: int = SMALL_BYTES
 
 
-_ORDERS = {verb.kind.value: Demand(verb.role, verb.body.most_bytes) for verb in VERBS} | {
-    "sketch": Demand(AccessRole.OPERATE, PlanBody.most_bytes)
+_ORDERS = {verb.kind.value: Demand(AccessRole.OPERATE, verb.body.most_bytes) for verb in VERBS} | {
+    "sketch": Demand(AccessRole.OPERATE, SketchBody.most_bytes)
 }
 
 

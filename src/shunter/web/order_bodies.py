@@ -1,13 +1,14 @@
-"""The bodies of orders: each has the fields of its verb. `about` and `value` say the same in one form for all verbs."""
+"""The bodies of orders: each kind has some of the fields of `ServiceOrder`, under the same names."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, create_model, model_validator
 
+from shunter.formats.service_records import decode_body
 from shunter.model.limits import MOST_RATE
+from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
 MOST_KEYS = 20
 
@@ -24,19 +25,20 @@ Name = Annotated[str, Field(max_length=300)]
 Broker = Annotated[int, BeforeValidator(_number), Field(ge=0, le=2**31 - 1)]
 Number = Annotated[int, BeforeValidator(_number), Field(ge=1, le=2**31 - 1)]
 Bound = Annotated[int, BeforeValidator(_number), Field(ge=0, le=2**31 - 1)]
-_ABOUT = "The order's objects in one form for all verbs; instead of the fields of this verb."
+Rate = Annotated[int, BeforeValidator(_number), Field(ge=0, le=MOST_RATE)]
+Percent = Annotated[float, BeforeValidator(_number), Field(gt=0, lt=100)]
+Gigabytes = Annotated[float, BeforeValidator(_number), Field(gt=0, le=1e9)]
+Brokers = Annotated[list[Broker], FailFast(), Field(max_length=1_000)]
+Topics = Annotated[list[Name], FailFast(), Field(max_length=2_000)]
+_SOME, _MORE = 4 * 1024 * 1024, 8 * 1024 * 1024
 
 
 class OrderBody(BaseModel):
-    """The body of an order; the verb is in the path."""
+    """The body of an order; its kind is in the path. Fields that are left out are as `ServiceOrder` has them."""
 
     model_config = ConfigDict(extra="forbid")
     most_bytes: ClassVar[int] = 128 * 1024
     """The most bytes that it may have as JSON; what the fields allow fits, however its characters are written."""
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=20, description=_ABOUT)
-    value: Annotated[int | None, BeforeValidator(_number)] = Field(
-        default=None, ge=0, le=MOST_RATE, description="The order's number in one form for all verbs."
-    )
     comment: str = Field(default="", max_length=2_000, description="The reason; kept with the order.")
 
     @model_validator(mode="before")
@@ -47,167 +49,69 @@ class OrderBody(BaseModel):
             raise ValueError(f"{len(given)} keys: {', '.join(cls.model_fields)} are the only ones")
         return given
 
-    @model_validator(mode="after")
-    def _once(self) -> Self:
-        own = sorted(self.model_fields_set - {"about", "value", "comment"})
-        if own and self.model_fields_set & {"about", "value"}:
-            raise ValueError(f"{own[0]}: it is said by about or value, too: leave one of them out")
-        return self
-
-    def words(self) -> Iterable[str]:
-        """The order's objects, by the fields of its verb."""
-        return ()
-
-    def number(self) -> int | None:
-        """The order's number, by the fields of its verb."""
-        return None
-
-    @property
-    def asked(self) -> tuple[tuple[str, ...], int | None]:
-        """The order's `about` and `value`, whichever way they were given."""
-        number = self.number()
-        return (*self.about, *self.words()), self.value if number is None else number
+    def order(self, kind: OrderKind, cluster: str) -> ServiceOrder:
+        """The order that this is the body of."""
+        return decode_body(kind, cluster, self.model_dump(exclude={"comment"}, exclude_unset=True, exclude_none=True))
 
 
-class FleetBody(OrderBody):
-    """The body of an order that is about a cluster or the fleet as a whole."""
+_FIELDS: dict[str, tuple[Any, Any, str]] = {
+    "intent": (IntentKind | None, None, "What is to hold from now on."),
+    "proposal": (Annotated[str, Field(max_length=200)], "", "The proposal's id."),
+    "scope": (Annotated[str, Field(max_length=40)], "", "As `drain` or `rebalance`."),
+    "partitions": (
+        Annotated[list[Name], FailFast(), Field(max_length=100_000)],
+        [],
+        "As `orders-3`. None: all open moves, and for pause and resume the cluster as a whole. For move: topics, too.",
+    ),
+    "brokers": (Brokers, [], "The brokers that it is about."),
+    "replacements": (
+        Annotated[dict[Annotated[str, Field(pattern=r"^\d{1,10}$")], Broker], Field(max_length=1_000)],
+        {},
+        "For replace: the new broker of each old one.",
+    ),
+    "topics": (Topics, [], "The topics that it is about; to freeze them also patterns with * and ?."),
+    "replicas": (Number | None, None, "How many replicas each of `topics` shall have."),
+    "bytes_per_s": (Rate | None, None, "The throttle of each broker in bytes per second; 0: none."),
+    "max_in": (Bound | None, None, "The most copies that one broker receives; 0: no bound."),
+    "max_out": (Bound | None, None, "The most copies that one broker sends; 0: no bound."),
+    "max_concurrent": (Bound | None, None, "The most copies in the whole cluster; 0: no bound."),
+    "max_per_rack": (Bound | None, None, "The most copies that one rack receives; 0: no bound."),
+    "max_per_log_dir": (Bound | None, None, "The most copies into one log dir; 0: no bound."),
+    "to": (Brokers, [], "For move: the brokers that may hold `partitions`."),
+    "band_percent": (Percent | None, None, "A narrower band."),
+    "most_moves": (Number | None, None, "The most replicas that are copied."),
+    "most_gigabytes": (Gigabytes | None, None, "The most data."),
+    "without_brokers": (Brokers, [], "Nothing comes to these or leaves them."),
+    "without_topics": (Topics, [], "Names, or patterns with * and ?: they stay."),
+}
+"""Type, default and meaning of each field."""
 
 
-class ProposalBody(OrderBody):
-    """The body of a decision about a proposal."""
-
-    proposal: Annotated[str, Field(max_length=200)] | None = Field(default=None, description="The proposal's id.")
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        return () if self.proposal is None else (self.proposal,)
-
-
-class BrokerBody(OrderBody):
-    """The body of an order about one broker."""
-
-    broker: Broker | None = Field(default=None, description="The broker's id.")
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        return () if self.broker is None else (str(self.broker),)
+def _body(name: str, told: str, *fields: str, most_bytes: int = OrderBody.most_bytes) -> type[OrderBody]:
+    """A body with some of the fields."""
+    made: dict[str, Any] = {
+        each: (kind, Field(default=default, description=about))
+        for each, (kind, default, about) in _FIELDS.items()
+        if each in fields
+    }
+    if "partitions" in made and "scope" in made:  # A plan is not about all moves of a large one.
+        made["partitions"] = (Topics, made["partitions"][1])
+    body: type[OrderBody] = create_model(name, __base__=OrderBody, __doc__=told, **made)
+    body.most_bytes = most_bytes
+    return body
 
 
-class ReplaceBody(BrokerBody):
-    """The body of an order that lets one broker take another one's place."""
+_NAMED = ("brokers", "replacements", "topics", "replicas")
+_PLAN = (
+    "scope", *_NAMED, "partitions", "to",
+    "band_percent", "most_moves", "most_gigabytes", "without_brokers", "without_topics",
+)  # fmt: skip
+_BOUNDS = ("max_in", "max_out", "max_concurrent", "max_per_rack", "max_per_log_dir")
 
-    by: Broker | None = Field(default=None, description="The broker that takes its place.")
-
-    def number(self) -> int | None:
-        """See `OrderBody`."""
-        return self.by
-
-
-class TopicBody(OrderBody):
-    """The body of an order about a topic."""
-
-    topic: Name | None = Field(default=None, description="The topic's name, or a pattern with * and ?.")
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        return () if self.topic is None else (self.topic,)
-
-
-class ReplicationBody(TopicBody):
-    """The body of an order about a topic's replication factor."""
-
-    replicas: Number | None = Field(default=None, description="So many from now on; null: as the policy file says.")
-
-    def number(self) -> int | None:
-        """See `OrderBody`."""
-        return self.replicas
-
-
-class ScopeBody(OrderBody):
-    """The body of an order about a scope of plans."""
-
-    scope: Annotated[str, Field(max_length=40)] | None = Field(default=None, description="As `drain` or `rebalance`.")
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        return () if self.scope is None else (self.scope,)
-
-
-class LimitBody(OrderBody):
-    """The body of an order that changes the throttle."""
-
-    bytes_per_s: Annotated[int | None, BeforeValidator(_number)] = Field(
-        default=None, ge=0, le=MOST_RATE, description="Bytes per second of each broker; null lifts the throttle."
-    )
-
-    def number(self) -> int | None:
-        """See `OrderBody`."""
-        return self.bytes_per_s
-
-
-class BoundBody(OrderBody):
-    """The body of an order that changes how many copies run at a time."""
-
-    max_in: Bound | None = Field(default=None, description="The most copies that one broker receives.")
-    max_out: Bound | None = Field(default=None, description="The most copies that one broker sends.")
-    max_concurrent: Bound | None = Field(default=None, description="The most copies in the whole cluster.")
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        bounds = {"max-in": self.max_in, "max-out": self.max_out, "max-concurrent": self.max_concurrent}
-        return [f"{name}={most}" for name, most in bounds.items() if most is not None]
-
-
-class PartitionsBody(OrderBody):
-    """The body of an order to moves, perhaps to all of a large plan."""
-
-    most_bytes: ClassVar[int] = 8 * 1024 * 1024
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=100_000, description=_ABOUT)
-    partitions: Annotated[list[Name], FailFast()] = Field(
-        default_factory=list[str], max_length=100_000, description="As `orders-3`; none: all open moves."
-    )
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        return self.partitions
-
-
-class PlanBody(ScopeBody):
-    """The body of an order that plans: a scope, what it is about, and rules."""
-
-    most_bytes: ClassVar[int] = 1024 * 1024
-    about: Annotated[list[Name], FailFast()] = Field(default_factory=list[str], max_length=2_000, description=_ABOUT)
-    brokers: list[Broker] = Field(default_factory=list[int], max_length=1_000, description="For fill, drain, demote.")
-    replacements: dict[Annotated[str, Field(max_length=10)], Broker] = Field(
-        default_factory=dict[str, int], max_length=1_000, description="For replace: the new broker of each old one."
-    )
-    topics: Annotated[list[Name], FailFast()] = Field(
-        default_factory=list[str], max_length=2_000, description="For topics: those that get `replicas`."
-    )
-    replicas: Number | None = Field(default=None, description="For topics: how many replicas they shall have.")
-    band_percent: Annotated[float, Field(gt=0, lt=100)] | None = Field(default=None, description="A narrower band.")
-    most_moves: Number | None = Field(default=None, description="The most replicas that are copied.")
-    most_gigabytes: Annotated[float, Field(gt=0, le=1e9)] | None = Field(default=None, description="The most data.")
-    without_brokers: list[Broker] = Field(
-        default_factory=list[int], max_length=1_000, description="Nothing comes to these or leaves them."
-    )
-    without_topics: Annotated[list[Name], FailFast()] = Field(
-        default_factory=list[str], max_length=1_000, description="Names, or patterns with * and ?: they stay."
-    )
-
-    def words(self) -> Iterable[str]:
-        """See `OrderBody`."""
-        rules: dict[str, Any] = {
-            "band": self.band_percent,
-            "most-moves": self.most_moves,
-            "most-gigabytes": self.most_gigabytes,
-            "without-brokers": ",".join(map(str, self.without_brokers)) or None,
-            "without-topics": ",".join(self.without_topics) or None,
-        }
-        pairs = (f"{old}={new}" for old, new in self.replacements.items())
-        said = (f"{name}={value}" for name, value in rules.items() if value is not None)
-        return (*super().words(), *map(str, self.brokers), *pairs, *self.topics, *said)
-
-    def number(self) -> int | None:
-        """See `OrderBody`."""
-        return self.replicas
+ClusterBody = _body("ClusterBody", "The body of an order about a cluster as a whole.")
+ProposalBody = _body("ProposalBody", "The body of a decision about a proposal.", "proposal")
+PartitionsBody = _body("PartitionsBody", "The body of an order to moves.", "partitions", most_bytes=_MORE)
+LimitBody = _body("LimitBody", "The body of an order that limits copies.", "bytes_per_s", *_BOUNDS)
+IntentBody = _body("IntentBody", "The body of an order about an intent.", "intent", *_NAMED, "scope", most_bytes=_SOME)
+PlanBody = _body("PlanBody", "The body of an order that plans.", *_PLAN, most_bytes=_SOME)
+SketchBody = _body("SketchBody", "A plan, or an intent that leads to one.", "intent", *_PLAN, most_bytes=_SOME)

@@ -11,24 +11,21 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from shunter.app.access.access_tokens import AccessRole
-from shunter.model.service import OrderKind, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
-from shunter.web.identity import Caller
+from shunter.web.identity import Caller, demand
 from shunter.web.order_bodies import (
-    BoundBody,
-    BrokerBody,
-    FleetBody,
+    ClusterBody,
+    IntentBody,
     LimitBody,
     OrderBody,
     PartitionsBody,
     PlanBody,
     ProposalBody,
-    ReplaceBody,
-    ReplicationBody,
-    ScopeBody,
-    TopicBody,
+    SketchBody,
 )
+from shunter.web.problems import HttpRefusal
 from shunter.web.reading import ClusterName, without_changes
 from shunter.web.reception import Asker, Reception, TheReception, may, peer_of
 
@@ -39,76 +36,36 @@ class Verb(NamedTuple):
     """An order as the API offers it. `fleet`: the order can also be given to the whole fleet."""
 
     kind: OrderKind
-    role: AccessRole
     summary: str
+    body: type[OrderBody]
     fleet: bool = False
-    body: type[OrderBody] = FleetBody
 
 
 VERBS = (
-    Verb(OrderKind.APPROVE, AccessRole.OPERATE, "Approve a proposal", body=ProposalBody),
-    Verb(OrderKind.DECLINE, AccessRole.OPERATE, "Decline a proposal", body=ProposalBody),
-    Verb(OrderKind.PAUSE_ALL, AccessRole.OPERATE, "The kill switch: pause every move, begin nothing", fleet=True),
-    Verb(OrderKind.RESUME_ALL, AccessRole.OPERATE, "Lift the kill switch", fleet=True),
+    Verb(OrderKind.APPROVE, "Approve a proposal", ProposalBody),
+    Verb(OrderKind.DECLINE, "Decline a proposal", ProposalBody),
+    Verb(OrderKind.PROPOSE, "Keep a plan as a proposal: a scope, what it is about, and rules", PlanBody),
+    Verb(OrderKind.STOP, "End moves where they are; `partitions`, none: all", PartitionsBody),
+    Verb(OrderKind.ROLL_BACK, "Restore the original replicas; `partitions`, none: all", PartitionsBody),
     Verb(
-        OrderKind.STOP,
-        AccessRole.OPERATE,
-        "End moves where they are; `partitions`, none: all",
-        body=PartitionsBody,
-    ),
-    Verb(OrderKind.PAUSE, AccessRole.OPERATE, "Pause moves; `partitions`, none: all", body=PartitionsBody),
-    Verb(
-        OrderKind.RESUME,
-        AccessRole.OPERATE,
-        "Resume paused moves; `partitions`, none: all",
-        body=PartitionsBody,
+        OrderKind.PAUSE,
+        "Pause moves; no `partitions`: the kill switch, every move is paused and nothing begins",
+        PartitionsBody,
+        fleet=True,
     ),
     Verb(
-        OrderKind.ROLL_BACK,
-        AccessRole.OPERATE,
-        "Restore the original replicas; `partitions`, none: all",
-        body=PartitionsBody,
+        OrderKind.RESUME, "Resume paused moves; no `partitions`: the kill switch is lifted", PartitionsBody, fleet=True
     ),
-    Verb(OrderKind.LIMIT, AccessRole.OPERATE, "Change the throttle; `bytes_per_s`, null lifts it", body=LimitBody),
-    Verb(OrderKind.BOUND, AccessRole.OPERATE, "Change how many copies run at a time; 0: no bound", body=BoundBody),
-    Verb(OrderKind.DRAIN, AccessRole.ADMINISTER, "Keep a broker empty from now on", body=BrokerBody),
-    Verb(OrderKind.UNDRAIN, AccessRole.ADMINISTER, "A drained broker may hold replicas again", body=BrokerBody),
-    Verb(OrderKind.DEMOTE, AccessRole.ADMINISTER, "Let a broker lead nothing from now on", body=BrokerBody),
-    Verb(OrderKind.PROMOTE, AccessRole.ADMINISTER, "A demoted broker may lead again", body=BrokerBody),
-    Verb(
-        OrderKind.REPLACE,
-        AccessRole.ADMINISTER,
-        "Move all replicas of a broker to another broker; `broker`, `by` another one",
-        body=ReplaceBody,
-    ),
-    Verb(OrderKind.UNREPLACE, AccessRole.ADMINISTER, "Withdraw the order to replace a broker", body=BrokerBody),
-    Verb(OrderKind.ADD, AccessRole.ADMINISTER, "Give a broker its share, once it is up", body=BrokerBody),
-    Verb(OrderKind.UNADD, AccessRole.ADMINISTER, "Withdraw the order to give a broker its share", body=BrokerBody),
-    Verb(OrderKind.FREEZE_TOPIC, AccessRole.ADMINISTER, "Move no replica of a topic", body=TopicBody),
-    Verb(OrderKind.UNFREEZE_TOPIC, AccessRole.ADMINISTER, "A frozen topic may change again", body=TopicBody),
-    Verb(OrderKind.FREEZE_BROKER, AccessRole.ADMINISTER, "Move no replica to or from a broker", body=BrokerBody),
-    Verb(OrderKind.UNFREEZE_BROKER, AccessRole.ADMINISTER, "A frozen broker may change again", body=BrokerBody),
-    Verb(OrderKind.HOLD, AccessRole.OPERATE, "Let nothing of a scope begin by itself", body=ScopeBody),
-    Verb(OrderKind.UNHOLD, AccessRole.OPERATE, "Lift a hold, also one that followed from a rollback", body=ScopeBody),
-    Verb(
-        OrderKind.SET_REPLICATION,
-        AccessRole.ADMINISTER,
-        "A topic has so many replicas from now on",
-        body=ReplicationBody,
-    ),
+    Verb(OrderKind.LIMIT, "Change the throttle, or how many copies run at a time; 0: no limit", LimitBody),
+    Verb(OrderKind.INTEND, "Give an intent: what is to hold from now on, until it is withdrawn", IntentBody),
+    Verb(OrderKind.WITHDRAW, "Take an intent back; a hold also if it followed from a rollback", IntentBody),
     Verb(
         OrderKind.CLEAR_THROTTLES,
-        AccessRole.OPERATE,
         "Remove throttles that no execution restores, while nothing is being moved",
-    ),
-    Verb(
-        OrderKind.PROPOSE,
-        AccessRole.OPERATE,
-        "Keep a plan as a proposal: a scope, what it is about, and rules",
-        body=PlanBody,
+        ClusterBody,
     ),
 )
-"""Every order; a test checks that none is missing."""
+"""Every order; a test checks that none is missing. All need `operate`."""
 
 
 class Done(BaseModel):
@@ -135,7 +92,11 @@ async def _carry_out(
     request: Request, response: Response, caller: Caller, verb: Verb, name: str, body: OrderBody, key: str
 ) -> Done:
     reception: Reception = request.app.state.reception
-    order = ServiceOrder(verb.kind, name, *body.asked)
+    order = body.order(verb.kind, name)
+    if order.intent not in (None, IntentKind.HOLD):  # A hold keeps things as they are; all others change plans.
+        demand(caller, AccessRole.ADMINISTER)
+    if not name and order.partitions:
+        raise HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", "partitions: these are of one cluster, not of the fleet")
     signature = Signature(caller.person.name, body.comment, key)
     done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
     if done.undone:
@@ -147,12 +108,12 @@ async def _carry_out(
     "/clusters/{name}/sketch",
     response_model=model_of(KeptProposalView),
     dependencies=[Depends(may(AccessRole.OPERATE))],
-    summary="A dry run of propose: what a plan would move",
+    summary="A dry run: what a plan, or an intent, would move",
 )
-async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: PlanBody) -> Response:
+async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: SketchBody) -> Response:  # type: ignore[valid-type]
     """A dry run by the last observation; nothing is kept, and `changes` is empty. Needs `operate`: planning takes time."""
-    about, value = body.asked
-    view = await reception.front.sketch(name, about, value, caller.person.name)
+    order: ServiceOrder = body.order(OrderKind.PROPOSE, name)  # type: ignore[attr-defined]
+    view = await reception.front.sketch(order, caller.person.name)
     return Response(render(without_changes(view)), media_type="application/json")
 
 
@@ -175,6 +136,7 @@ def _for_the_fleet(verb: Verb) -> Callable[..., Awaitable[Done]]:
     async def ordered(request: Request, response: Response, body: OrderBody, caller: Asker, key: Key = "") -> Done:
         return await _carry_out(request, response, caller, verb, "", body, key)
 
+    ordered.__annotations__["body"] = verb.body
     return ordered
 
 
@@ -184,7 +146,8 @@ def _add_routes() -> None:
             207: {"model": Done, "description": "Carried out, but not everywhere"}
         }
         responses = partly if verb.fleet else None
-        about = f"Needs the role `{verb.role.value}`."
+        more = "; `administer` for every intent but a hold" if verb.body is IntentBody else ""
+        about = f"Needs the role `operate`{more}."
         path = f"/clusters/{{name}}/{verb.kind.value}"
         router.add_api_route(
             path,
@@ -194,7 +157,7 @@ def _add_routes() -> None:
             description=about,
             operation_id=verb.kind.value,
             responses=responses,
-            dependencies=[Depends(may(verb.role))],
+            dependencies=[Depends(may(AccessRole.OPERATE))],
         )
         if verb.fleet:
             router.add_api_route(
@@ -205,7 +168,7 @@ def _add_routes() -> None:
                 description=about,
                 operation_id=f"fleet-{verb.kind.value}",
                 responses=responses,
-                dependencies=[Depends(may(verb.role))],
+                dependencies=[Depends(may(AccessRole.OPERATE))],
             )
 
 

@@ -260,7 +260,7 @@ async def past_moves(
     return _json(PastMovesPage(*sought, _next(offset, limit, sought[1], search=search, state=state)))
 
 
-PREVIEWED = Literal["pause", "resume", "stop", "rollback", "pause-all", "resume-all"]
+PREVIEWED = Literal["pause", "resume", "stop", "rollback"]
 
 
 @router.get(
@@ -274,11 +274,12 @@ async def preview(
     name: ClusterName,
     verb: Annotated[PREVIEWED, Query(description="The order.")],
     partition: Annotated[
-        list[str] | None, Query(max_length=MOST_ROWS, description="As `orders-3`; none: all moves of the executor.")
+        list[str] | None,
+        Query(max_length=MOST_ROWS, description="As `orders-3`; none: all open moves, or the kill switch."),
     ] = None,
 ) -> Response:
     """In words, with the most bytes that would be copied again. The request changes nothing."""
-    order = ServiceOrder(OrderKind(verb), name, tuple(partition or ()))
+    order = ServiceOrder(OrderKind(verb), name, partitions=tuple(partition or ()))
     return _json(reception.front.preview(order, caller.person.name))
 
 
@@ -288,7 +289,7 @@ async def preview(
 async def fleet_preview(
     reception: TheReception,
     caller: Reader,
-    verb: Annotated[Literal["pause-all", "resume-all"], Query(description="The order.")],
+    verb: Annotated[Literal["pause", "resume"], Query(description="The order.")],
 ) -> Response:
     """In words. The request changes nothing."""
     return _json(reception.front.preview(ServiceOrder(OrderKind(verb)), caller.person.name))

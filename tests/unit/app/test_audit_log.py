@@ -54,7 +54,7 @@ async def test_an_order_names_its_first_objects(tmp_path: Path) -> None:
     async def done(_order: ServiceOrder, _signature: Signature) -> OrderDone:
         return OrderDone("done")
 
-    order = ServiceOrder(OrderKind.STOP, "prod", tuple(f"t-{number}" for number in range(1_000)))
+    order = ServiceOrder(OrderKind.STOP, "prod", partitions=tuple(f"t-{number}" for number in range(1_000)))
     with closing(AuditLog(tmp_path / "audit.log")) as log:
         await log.order(done, order, Signature("anna", "hot"), by="socket", peer="this host")
     (line,) = lines(tmp_path / "audit.log")

@@ -45,7 +45,7 @@ def test_every_status_has_its_place_where_several_clusters_are_asked() -> None:
         "rollback --plan {} --yes",
         "plan --from {}",
         "serve {}",
-        "serve status --server http://127.0.0.1:1 --token-file {}",
+        "serve status --service http://127.0.0.1:1 --token-file {}",
         "why t-0 --log-dir {}",
     ],
 )

@@ -16,14 +16,15 @@ from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from test_two_services_fuzz import ABOUT, ACTS, GIVEN, OFF, Fuzz
+from service_orders import order
+from test_two_services_fuzz import ABOUT, ACTS, OFF, Fuzz
 from words_world import SESSION_MS, Service, SharedYard
 
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.access.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.app.service.service import ClusterService
-from shunter.cli.service.orders import _status_row, _told_cluster
+from shunter.cli.service.looks import _status_row, _told_cluster
 from shunter.core.keeper.situation import STATES
 from shunter.drivers.service.notifier import message
 from shunter.model.execution import OngoingReassignment
@@ -183,27 +184,30 @@ class Told2Services(Fuzz):
     async def take_an_offer(self, service: Service) -> None:
         """An order that a front end offers is taken, unless the network or the cluster changed since."""
         offered = [*service.published.page("yard").row.situation.orders]
-        intents = {*GIVEN, OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL, OrderKind.PAUSE, OrderKind.RESUME}
-        kinds = [each for each in offered if each in intents]
+        kinds = [each for each in offered if each in (OrderKind.INTEND, OrderKind.PAUSE, OrderKind.RESUME)]
         if not kinds:
             return
         kind = self.random.choice(kinds)
-        about: tuple[str, ...] = ()
-        if kind in GIVEN:
-            about = (self.random.choice(ABOUT[kind]),)
-            self.promised[GIVEN[kind][0], about[0]] = None
+        asked = ServiceOrder(kind, "yard")
+        if kind is OrderKind.INTEND:
+            intent = self.random.choice([*ABOUT])
+            about = self.random.choice(ABOUT[intent])
+            self.promised[intent.value, about] = None
+            asked = order(intent, about)
         else:
             self.paused = None
         self.offered += 1
         try:
-            await service.desk.carry_out(ServiceOrder(kind, "yard", about), Signature("carl"))
+            await service.desk.carry_out(asked, Signature("carl"))
         except OrderRefused as refused:
-            moved = kind in GIVEN or service.keeper.driving is None or not service.keeper.driving.view().running
+            moved = (
+                kind is OrderKind.INTEND or service.keeper.driving is None or not service.keeper.driving.view().running
+            )
             cut = self.world.away(service.owner) or self.world.log.unread or self.world.log.doubtful > 0
             claim = self.world.claim
             cut = cut or claim is None or claim.owner != service.owner  # Another service has taken the cluster since.
             if refused.refusal not in TRANSIENT and not (moved and refused.refusal is Refusal.NOT_ALLOWED) and not cut:
-                raise AssertionError((kind, about, self.trail)) from refused
+                raise AssertionError((asked, self.trail)) from refused
 
     def states(self) -> list[str]:
         return [each.read().row["situation"]["state"] for each in self.ends.values()]

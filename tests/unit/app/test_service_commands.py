@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from shunter.app.service.commands import command_for
+from shunter.app.service.commands import commands_for
 from shunter.model.execution import CommandKind
 from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 ANNA = Signature("anna", key="k")
 
 
-def test_bounds_change_by_their_names_on_the_command_line() -> None:
-    asked = ServiceOrder(OrderKind.BOUND, "lab", ("max-in=4", "max-concurrent=0"))
-    command = command_for(asked, ANNA)
-    assert (command.kind, command.bounds) == (CommandKind.BOUND, (("max_in", 4), ("max_concurrent", 0)))
-    assert (command.given_by, command.key) == ("anna", "k")
+def test_limits_are_commands_of_the_throttle_and_of_the_bounds() -> None:
+    limit = ServiceOrder(OrderKind.LIMIT, "lab", bytes_per_s=5_000, max_concurrent=0, max_in=4)
+    throttle, bounds = commands_for(limit, ANNA)
+    assert (throttle.kind, throttle.bytes_per_s, throttle.key) == (CommandKind.LIMIT, 5_000, "")
+    assert (bounds.kind, bounds.bounds) == (CommandKind.BOUND, (("max_concurrent", 0), ("max_in", 4)))
+    assert (bounds.given_by, bounds.key) == ("anna", "k"), (
+        "who finds the last one in the journal knows that all were taken"
+    )
+    (lifted,) = commands_for(limit._replace(bytes_per_s=0, max_concurrent=None, max_in=None), ANNA)
+    assert (lifted.kind, lifted.bytes_per_s, lifted.key) == (CommandKind.LIMIT, None, "k")
 
 
 @pytest.mark.parametrize(
-    ("about", "why"),
+    ("kind", "body", "why"),
     [
-        ((), "a bound is wanted, as max-in=4"),
-        (("most-in=4",), "there are max-concurrent, max-in"),
-        (("max-in",), "a number from 0"),
-        (("max-in=many",), "a number from 0"),
-        (("max-in=-1",), "a number from 0"),
-        (("max-in=99999999999999999999",), "a number from 0"),
-        (("max-in=٤",), "a number from 0"),
+        (OrderKind.LIMIT, {}, "say what to limit by one of bytes_per_s, max_concurrent"),
+        (OrderKind.LIMIT, {"max_in": -1}, "a number from 0"),
+        (OrderKind.LIMIT, {"max_in": 10**20}, "a number from 0"),
+        (OrderKind.LIMIT, {"max_in": 4, "bytes_per_s": 1}, "bytes per second"),
+        (OrderKind.STOP, {"partitions": ("orders",)}, "a partition is wanted, as orders-3"),
     ],
 )
-def test_a_bound_that_makes_no_sense_is_refused(about: tuple[str, ...], why: str) -> None:
+def test_what_makes_no_sense_is_refused(kind: OrderKind, body: dict[str, Any], why: str) -> None:
     with pytest.raises(OrderRefused, match=why) as refused:
-        command_for(ServiceOrder(OrderKind.BOUND, "lab", about), ANNA)
+        commands_for(ServiceOrder(kind, "lab", **body), ANNA)
     assert refused.value.refusal is Refusal.INVALID

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 import pytest
+from service_orders import order
 from service_world import Clock, Yard, policy
 
 from shunter.app.access.audit_log import AuditLog
@@ -22,7 +23,7 @@ from shunter.drivers.service.local_socket import Answering, ask_at_door, open_do
 from shunter.drivers.service.store import ServiceStore
 from shunter.errors import DriverError
 from shunter.model.keeper import Mode
-from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, Signature
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
 
@@ -59,8 +60,8 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
     async def scenario() -> None:
         (tmp_path / "k.toml").write_text(FILE)
         file = read_service_file(tmp_path / "k.toml")
-        with pytest.raises(DriverError, match="no service serves from"):
-            await ask_service(tmp_path, "fleet")
+        with pytest.raises(DriverError, match="no service serves at"):
+            await ask_service(tmp_path / SOCKET, "fleet")
         door = tmp_path / SOCKET
         audit = AuditLog(tmp_path / "audit.log")
         async with (
@@ -71,10 +72,14 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
             stack.callback(audit.close)
             service.keepers["away"].topic_of_words = None  # Its cluster never answers, so it could not take any words.
             assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
-            fleet = await ask_service(tmp_path, "fleet")
+            fleet = await ask_service(tmp_path / SOCKET, "fleet")
             assert [row["name"] for row in fleet["clusters"]] == ["away"]
-            done = await order_service(tmp_path, ServiceOrder(OrderKind.DRAIN, "away", ("3",)), "old disks", "k1")
-            again = await order_service(tmp_path, ServiceOrder(OrderKind.DRAIN, "away", ("3",)), "old disks", "k1")
+            done = await order_service(
+                tmp_path / SOCKET, order(IntentKind.DRAIN, "3", cluster="away"), "old disks", "k1"
+            )
+            again = await order_service(
+                tmp_path / SOCKET, order(IntentKind.DRAIN, "3", cluster="away"), "old disks", "k1"
+            )
             assert again == done
             (intent,) = service.keepers["away"].intents
             assert (intent.about, intent.who, intent.comment) == ("3", getpass.getuser(), "old disks")
@@ -82,18 +87,18 @@ def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
             assert (line["who"], line["by"], line["verb"], line["about"]) == (
                 getpass.getuser(),
                 "socket",
-                "drain",
-                ["3"],
+                "intend",
+                ["drain", "3"],
             )
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
-                await ask_service(tmp_path, "cluster", cluster="prod")
+                await ask_service(tmp_path / SOCKET, "moves", cluster="prod")
             assert refused.value.refusal is Refusal.NOT_FOUND
             with pytest.raises(DriverError, match="can't be asked: str is not valid UTF-8"):
-                await order_service(tmp_path, ServiceOrder(OrderKind.DRAIN, "away", ("4",)), "\udcff", "k2")
+                await order_service(tmp_path / SOCKET, order(IntentKind.DRAIN, "4", cluster="away"), "\udcff", "k2")
             for wrong in ({"ask": "sesame"}, {}, {"ask": "order", "kind": "explode"}, [1]):
                 assert (await ask_at_door(tmp_path / SOCKET, wrong))["refusal"] == "invalid"
-            told = await ask_service(tmp_path, "timeline", cluster="away")
-            assert [event["kind"] for event in told["events"]] == ["drain"]
+            told = await ask_service(tmp_path / SOCKET, "timeline", cluster="away")
+            assert [event["kind"] for event in told["events"]] == ["intend"]
         assert not (tmp_path / SOCKET).exists()
 
     asyncio.run(scenario())
@@ -108,7 +113,7 @@ def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path
             assert front.fleet().store_trouble.count("move it away") == 1
             assert service.records.lost
             with pytest.raises(OrderRefused) as refused:
-                await service.desk.carry_out(ServiceOrder(OrderKind.DRAIN, "away", ("3",)), Signature("anna"))
+                await service.desk.carry_out(order(IntentKind.DRAIN, "3", cluster="away"), Signature("anna"))
             assert refused.value.refusal is Refusal.STORE
             running = asyncio.create_task(service.run())
             async with asyncio.timeout(30):
@@ -138,13 +143,13 @@ def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
 
 def test_a_question_arrives_as_it_was_asked() -> None:
     sighting = Yard(Clock(), rows=[(1, 2)] * (PIECE + 1)).sight()
-    wish = Wish("yard", sighting, policy(), ("drain", "3"), None, "anna")
+    wish = Wish("yard", sighting, policy(), order(OrderKind.PROPOSE, "drain", "3"), "anna")
     gone = packed(wish)
     assert len(gone.partitions) == 2
     arrived = unpacked(gone)
     assert arrived.sighting.inventory == sighting.inventory
     assert isinstance(arrived, Wish)
-    assert (arrived.about, arrived.policy) == (wish.about, wish.policy)
+    assert (arrived.order, arrived.policy) == (wish.order, wish.policy)
 
 
 def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
@@ -152,12 +157,13 @@ def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
         thinkers = Thinkers(processes)
         try:
             sighting = Yard(Clock()).sight()
-            wish = Wish("yard", sighting, policy(), ("drain", "9"), None, "anna")
+            wish = Wish("yard", sighting, policy(), order(OrderKind.PROPOSE, "drain", "9"), "anna")
             for _ in range(2):
-                with pytest.raises(OrderRefused, match="there is no broker '9'") as refused:
+                with pytest.raises(OrderRefused, match="there is no broker 9") as refused:
                     await thinkers.sketch(wish)
                 assert refused.value.refusal is Refusal.NOT_FOUND
-            made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), ("drain", "2"), None, "anna"))
+            asked = order(OrderKind.PROPOSE, "drain", "2")
+            made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), asked, "anna"))
             assert made.moves == 6
             question = LookQuestion("yard", sighting, policy(), None, (), {})
             assert (await thinkers.think(question)).page.row.name == "yard"

@@ -14,6 +14,7 @@ from shunter.app.service.reports import Reports
 from shunter.core.keeper.situation import unseen
 from shunter.model.service import (
     HistoryEvent,
+    IntentKind,
     OrderDone,
     OrderKind,
     OrderRefused,
@@ -63,8 +64,8 @@ class Rehearsal:
     async def controllers(self, cluster: str) -> ControllersView:
         return ControllersView(0)
 
-    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
-        raise OrderRefused(Refusal.INVALID, f"{about} of {cluster} by {who}: {replicas}")
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
+        raise OrderRefused(Refusal.INVALID, f"{order.about} of {order.cluster} by {who}")
 
     def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
         self.previews.append(order)
@@ -105,11 +106,14 @@ def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
             front.cluster("prd")
         assert refused.value.refusal is Refusal.NOT_FOUND
         with pytest.raises(OrderRefused, match="needs the name of its giver"):
-            await front.order(ServiceOrder(OrderKind.DRAIN, "prod", ("3",)), Signature(""))
+            await front.order(ServiceOrder(OrderKind.INTEND, "prod", IntentKind.DRAIN, brokers=(3,)), Signature(""))
         assert rehearsal.orders == []
         with pytest.raises(OrderRefused, match="names have no control characters"):
-            await front.order(ServiceOrder(OrderKind.FREEZE_TOPIC, "prod", ("logs\x1b[2J",)), Signature("anna"))
-        order = ServiceOrder(OrderKind.PAUSE_ALL)
+            await front.order(
+                ServiceOrder(OrderKind.INTEND, "prod", IntentKind.FREEZE_TOPIC, topics=("logs\x1b[2J",)),
+                Signature("anna"),
+            )
+        order = ServiceOrder(OrderKind.PAUSE)
         assert (await front.order(order, Signature("anna"))).text == "done"
         assert rehearsal.orders == [(order, Signature("anna"))]
         await front.order(order, Signature("anna", "it's \x1b[31mred\n"))
@@ -126,12 +130,12 @@ def test_what_an_order_would_do_is_asked_about_moves_of_the_journal_alone() -> N
         front = Front(rehearsal)
         rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "external", "moving", 9))
         rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
-        back = ServiceOrder(OrderKind.ROLL_BACK, "prod", ("t-0", "t-1"))
+        back = ServiceOrder(OrderKind.ROLL_BACK, "prod", partitions=("t-0", "t-1"))
         assert (front.preview(back, "anna")).bytes == 7
-        assert (front.preview(ServiceOrder(OrderKind.PAUSE_ALL), "anna")).text == "told"
-        assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE_ALL)]
+        assert (front.preview(ServiceOrder(OrderKind.PAUSE), "anna")).text == "told"
+        assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE)]
         with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
-            front.preview(ServiceOrder(OrderKind.STOP, "prod", ("t-2", "t-1", "t-3")), "anna")
+            front.preview(ServiceOrder(OrderKind.STOP, "prod", partitions=("t-2", "t-1", "t-3")), "anna")
         with pytest.raises(OrderRefused, match="no cluster 'prd'"):
             front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")
 

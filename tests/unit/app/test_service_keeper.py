@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from service_orders import order
 from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
 
 from shunter.core.keeper.cluster_facts import Age
@@ -17,6 +18,7 @@ from shunter.model.execution import CommandKind, OngoingReassignment
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,
+    IntentKind,
     OrderKind,
     OrderRefused,
     ProposalState,
@@ -26,10 +28,6 @@ from shunter.model.service import (
 )
 
 ANNA, BEN = Signature("anna"), Signature("ben")
-
-
-def order(kind: OrderKind, *about: str, value: int | None = None) -> ServiceOrder:
-    return ServiceOrder(kind, "yard", about, value)
 
 
 async def balanced(life: Life) -> None:
@@ -183,11 +181,11 @@ def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Path) ->
             await life.look()
             assert len(yard.open) >= 2
             await life.desk.carry_out(order(OrderKind.PAUSE, f"t-{yard.open[0]}"), BEN)
-            done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             assert "the fleet is paused" in done.text
             assert all(yard.moves[at].paused for at in yard.open)
             with pytest.raises(OrderRefused, match="paused as a whole by anna") as refused:
-                await life.desk.carry_out(order(OrderKind.RESUME), BEN)
+                await life.desk.carry_out(order(OrderKind.RESUME, f"t-{yard.open[1]}"), BEN)
             assert refused.value.refusal is Refusal.NOT_ALLOWED
             # Somebody else's hand: the switch holds all the same.
             yard.moves[yard.open[1]].paused = False
@@ -199,13 +197,15 @@ def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Path) ->
             yard.tell()
             await life.until(lambda: all(yard.moves[at].paused for at in yard.open))
             assert life.published.page("yard").row.paused is not None
-            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
             await life.until(lambda: life.keeper.switch is None)
             assert [yard.moves[at].paused for at in yard.open] == [True] + [False] * (len(yard.open) - 1), (
                 "by name: stays"
             )
             with pytest.raises(OrderRefused, match="is not paused"):
-                await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+                await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
+            await life.desk.carry_out(order(OrderKind.RESUME), BEN)
+            assert not any(yard.moves[at].paused for at in yard.open), "without a switch, all that was paused by name"
         with closing(MortalStore(path)) as kept:
             assert kept.switches() == {}
 
@@ -217,11 +217,11 @@ def test_a_paused_fleet_begins_nothing(tmp_path: Path) -> None:
         yard = Yard(Clock())
         async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
             await life.driven()
-            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             await life.look()
             await life.look()
             assert yard.submitted == []
-            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
             await life.until(lambda: life.keeper.switch is None)
             await life.look()
             assert len(yard.submitted) == 1
@@ -244,7 +244,7 @@ def test_a_full_disk_stops_new_work_and_not_the_kill_switch(tmp_path: Path) -> N
             await life.look()
             assert yard.submitted == []
             assert "disk is full" in life.records.trouble
-            done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             assert "not durable" in done.text
             assert life.keeper.switch is not None
             store.full = False
@@ -401,10 +401,10 @@ def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
             await life.driven()
             await life.look()
             with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
-                await life.desk.carry_out(order(OrderKind.DRAIN, "9"), ANNA)
-            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+                await life.desk.carry_out(order(IntentKind.DRAIN, "9"), ANNA)
+            await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
             with pytest.raises(OrderRefused, match="to be drained"):
-                await life.desk.carry_out(order(OrderKind.FREEZE_BROKER, "3"), ANNA)
+                await life.desk.carry_out(order(IntentKind.FREEZE_BROKER, "3"), ANNA)
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             assert life.keeper.policy.intents.drain == (3,), "it survives a restart"
             await balanced(life)
@@ -417,9 +417,9 @@ def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
             await life.driven()
             await life.look()
             assert "broker-empty" not in [event.kind for event in life.events], "a restart tells nobody twice"
-            await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
+            await life.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "3"), ANNA)
             assert life.keeper.policy.intents.drain == ()
-            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+            await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
             await life.look()
@@ -433,10 +433,10 @@ def test_an_intent_about_a_frozen_topic_is_kept_and_the_answer_says_that_it_wait
         async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), policy()) as life:
             await life.driven()
             await life.look()
-            done = await life.desk.carry_out(order(OrderKind.SET_REPLICATION, "t", value=3), ANNA)
+            done = await life.desk.carry_out(order(IntentKind.REPLICATION, "t", replicas=3), ANNA)
             assert done.text == "topic t is to have 3 replicas: the next observation plans it"
-            await life.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "t*"), ANNA)
-            done = await life.desk.carry_out(order(OrderKind.SET_REPLICATION, "t", value=3), ANNA)
+            await life.desk.carry_out(order(IntentKind.FREEZE_TOPIC, "t*"), ANNA)
+            done = await life.desk.carry_out(order(IntentKind.REPLICATION, "t", replicas=3), ANNA)
             assert done.text == "topic t is to have 3 replicas: once it is no longer frozen"
 
     asyncio.run(scenario())
@@ -449,17 +449,21 @@ def test_a_broker_takes_another_ones_place_and_is_given_its_share_across_restart
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
             await life.look()
-            with pytest.raises(OrderRefused, match="the new broker's id is missing") as refused:
-                await life.desk.carry_out(order(OrderKind.REPLACE, "3"), ANNA)
+            with pytest.raises(OrderRefused, match="brokers and their replacements are wanted, as 3=7") as refused:
+                await life.desk.carry_out(order(IntentKind.REPLACE, "3"), ANNA)
             assert refused.value.refusal is Refusal.INVALID
             with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
-                await life.desk.carry_out(order(OrderKind.REPLACE, "9", value=4), ANNA)
-            done = await life.desk.carry_out(order(OrderKind.REPLACE, "3", value=4), ANNA)
+                await life.desk.carry_out(order(IntentKind.REPLACE, "9=4"), ANNA)
+            for pairs in (("1=4", "3=4"), ("3=4", "4=5")):
+                with pytest.raises(OrderRefused, match="broker 4 is to take another one's place"):
+                    await life.desk.carry_out(order(IntentKind.REPLACE, *pairs), ANNA)
+            assert life.keeper.intents == (), "none of an order whose intents contradict one another"
+            done = await life.desk.carry_out(order(IntentKind.REPLACE, "3=4"), ANNA)
             assert done.text.endswith("once that broker is up")
-            done = await life.desk.carry_out(order(OrderKind.ADD, "5"), ANNA)
+            done = await life.desk.carry_out(order(IntentKind.ADD, "5"), ANNA)
             assert done.text.endswith("once it is up")
             with pytest.raises(OrderRefused, match="to take another one's place"):
-                await life.desk.carry_out(order(OrderKind.DRAIN, "4"), ANNA)
+                await life.desk.carry_out(order(IntentKind.DRAIN, "4"), ANNA)
         yard.brokers = (1, 2, 3, 4, 5)
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             assert life.keeper.policy.intents.replace == {3: 4}, "it survives a restart"
@@ -471,8 +475,8 @@ def test_a_broker_takes_another_ones_place_and_is_given_its_share_across_restart
             assert 5 in held
             three, four = (each for each in life.published.page("yard").brokers if each.id in (3, 4))
             assert (three.replaced_by, three.safe_to_remove, four.safe_to_remove) == (4, True, False)
-            await life.desk.carry_out(order(OrderKind.UNREPLACE, "3"), ANNA)
-            await life.desk.carry_out(order(OrderKind.UNADD, "5"), ANNA)
+            await life.desk.carry_out(order(OrderKind.WITHDRAW, "replace", "3"), ANNA)
+            await life.desk.carry_out(order(OrderKind.WITHDRAW, "add", "5"), ANNA)
             assert (life.keeper.policy.intents.replace, life.keeper.policy.intents.add) == ({}, ())
 
     asyncio.run(scenario())
@@ -489,7 +493,7 @@ def test_a_drained_broker_is_cordoned_until_the_intent_is_taken_back(tmp_path: P
         path = tmp_path / "s"
         async with Life(yard, MortalStore(path), cordoning()) as life:
             await life.driven()
-            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+            await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
             await balanced(life)
             assert [*yard.cordons] == [3]
             yard.cordons[1] = (
@@ -497,7 +501,7 @@ def test_a_drained_broker_is_cordoned_until_the_intent_is_taken_back(tmp_path: P
             )
             await life.look()
             assert [*yard.cordons] == [3, 1], "the intent stands"
-            await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
+            await life.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "3"), ANNA)
         async with Life(yard, MortalStore(path), cordoning()) as life:
             await life.driven()
             await life.look()
@@ -513,7 +517,7 @@ def test_a_drain_waits_where_its_broker_can_not_be_cordoned(tmp_path: Path) -> N
         yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)], knows_cordons=False)
         async with Life(yard, MortalStore(tmp_path / "s"), cordoning()) as life:
             await life.driven()
-            await life.desk.carry_out(order(OrderKind.DRAIN, "3"), ANNA)
+            await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
             await life.look()
             assert "it is not known whether it can be cordoned" in repr(life.published.page("yard"))
             assert yard.submitted == []
@@ -527,9 +531,11 @@ def test_an_intent_of_the_file_is_taken_back_in_the_file(tmp_path: Path) -> None
         wanted = KeeperPolicy(wanted.watches, wanted.rails, replace(wanted.intents, drain=(3,)))
         async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), wanted) as life:
             with pytest.raises(OrderRefused, match="is in the policy file"):
-                await life.desk.carry_out(order(OrderKind.UNDRAIN, "3"), ANNA)
-            with pytest.raises(OrderRefused, match="a broker's id is wanted"):
-                await life.desk.carry_out(order(OrderKind.DRAIN, "three"), ANNA)
+                await life.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "3"), ANNA)
+            with pytest.raises(OrderRefused, match="intend drain: brokers are wanted, as 3"):
+                await life.desk.carry_out(order(IntentKind.DRAIN), ANNA)
+            with pytest.raises(OrderRefused, match="intend: an intent is wanted: drain, demote"):
+                await life.desk.carry_out(ServiceOrder(OrderKind.INTEND, "yard"), ANNA)
 
     asyncio.run(scenario())
 
@@ -634,21 +640,20 @@ def test_a_plan_that_a_person_asks_for_waits_for_approval_as_any_other(tmp_path:
             assert life.keeper.proposals == {}
             for about, told in (
                 (("explode",), "is no scope: one of rebalance, "),
-                (("drain", "9"), "there is no broker '9'; there are 1, 2, 3, 4"),
-                (("drain",), "name at least one broker"),
-                (("replace", "3"), "there is no broker ''"),
-                (("topics", "u"), "there is no topic 'u'"),
-                (("topics", "t"), "how many replicas"),
+                (("drain", "9"), "there is no broker 9; there are 1, 2, 3, 4"),
+                (("drain",), "drain: brokers are wanted, for instance 3"),
+                (("replace",), "replace: replacements are wanted, for instance 3=7"),
+                (("topics", "t"), "topics: topics and replicas are wanted"),
                 (("leaders",), "there is nothing to move"),
-                (("leaders", "1"), "leaders takes no names: 1"),
+                (("leaders", "1"), "leaders takes no brokers: leave them out"),
             ):
                 with pytest.raises(OrderRefused, match=told):
                     await life.desk.carry_out(order(OrderKind.PROPOSE, *about), ANNA)
-            with pytest.raises(OrderRefused, match="intent is for a dry run"):
-                await life.desk.carry_out(order(OrderKind.PROPOSE, "intent", "drain", "3"), ANNA)
+            with pytest.raises(OrderRefused, match="there is no topic 'u'"):
+                await life.desk.carry_out(order(OrderKind.PROPOSE, "topics", "u", replicas=2), ANNA)
             with pytest.raises(OrderRefused, match="the policy only lets it be reported"):
-                await life.keeper.sketch(("intent", "drain", "3"), None, "anna")
-            sketched = await life.keeper.sketch(("replace", "3=4"), None, "anna")
+                await life.keeper.sketch(order(IntentKind.DRAIN, "3"), "anna")
+            sketched = await life.keeper.sketch(order(OrderKind.PROPOSE, "replace", "3=4"), "anna")
             assert life.keeper.proposals == {}, "a sketch is not kept"
             done = await life.desk.carry_out(order(OrderKind.PROPOSE, "replace", "3=4"), ANNA)
             assert (done.proposal, sketched.moves) == (sketched.id, 2)
@@ -691,7 +696,7 @@ def test_the_kill_switch_does_not_wait_for_a_slow_disk(tmp_path: Path) -> None:
             blocked = asyncio.create_task(life.records.read(lambda _store: free.wait(60)))
             await asyncio.sleep(0)
             pausing = asyncio.create_task(
-                life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), Signature("anna", key="k"))
+                life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), Signature("anna", key="k"))
             )
             await life.until(lambda: bool(yard.open) and all(yard.moves[at].paused for at in yard.open))
             assert not blocked.done()
@@ -711,11 +716,11 @@ def test_a_switch_that_is_thrown_while_the_last_one_is_lifted_holds(tmp_path: Pa
         async with Life(yard, store, policy(Mode.ACT)) as life:
             await life.driven()
             await life.look()
-            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
-            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+            await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
             for _ in range(turns):
                 await asyncio.sleep(0)
-            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
             for _ in range(50):
                 await life.records.read(lambda _store: None)
             assert life.keeper.switch is not None
@@ -788,9 +793,9 @@ def test_who_only_observes_changes_nothing_in_the_cluster_and_keeps_since_when_c
             assert life.published.page("yard").conditions, "people are told"
             assert yard.held_by == "", "it does not take the cluster"
             assert not life.keeper.proposals
-            for kind in (OrderKind.DRAIN, OrderKind.PAUSE_ALL, OrderKind.PROPOSE):
+            for asked in (order(IntentKind.DRAIN, "2"), order(OrderKind.PAUSE), order(OrderKind.PROPOSE, "leaders")):
                 with pytest.raises(OrderRefused, match="only observed: write mode"):
-                    await life.desk.carry_out(order(kind, "2"), ANNA)
+                    await life.desk.carry_out(asked, ANNA)
             life.keeper.cluster = replace(life.keeper.cluster, policy=policy())
             await life.driven()
             await life.look()

@@ -10,13 +10,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from service_orders import order
 
-from shunter.app.service.local import ask_service
+from shunter.app.service.local import SOCKET, ask_service
 from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.running import serve_until_told
 from shunter.app.service.service import ClusterService, open_service
 from shunter.model.keeper import Condition, Mode
-from shunter.model.service import OrderKind, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, Signature
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
 FROZEN = FILE + "limits.frozen-brokers = [3]\n"
@@ -104,11 +105,11 @@ def test_a_file_that_is_refused_leaves_the_one_before_in_force(tmp_path: Path, t
 def test_a_file_that_contradicts_what_somebody_asked_for_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with watched(tmp_path) as at:
-            await at.service.carry_out(ServiceOrder(OrderKind.DRAIN, "away", ("3",)), Signature("anna"))
+            await at.service.carry_out(order(IntentKind.DRAIN, "3", cluster="away"), Signature("anna"))
             await at.change(FROZEN)
             trouble = at.service.fleet().policy_trouble
             assert "anna asked for drain of 3 in away: broker 3 is frozen" in trouble
-            await at.service.carry_out(ServiceOrder(OrderKind.UNDRAIN, "away", ("3",)), Signature("anna"))
+            await at.service.carry_out(order(OrderKind.WITHDRAW, "drain", "3", cluster="away"), Signature("anna"))
             await at.policy.reload(at.service)
             assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
 
@@ -147,7 +148,7 @@ def test_a_process_reads_the_file_again_by_itself_and_on_sighup(tmp_path: Path, 
         if by == "a change":
             path.write_text(FROZEN + "limits.moves = 0\n")
             await until(lambda: any("limits.moves = 0" in each for each in told))
-            fleet = await ask_service(tmp_path / "s", "fleet")
+            fleet = await ask_service(tmp_path / "s" / SOCKET, "fleet")
             assert "limits.moves = 0" in fleet["policy_trouble"]
             path.write_text(FROZEN)
         else:

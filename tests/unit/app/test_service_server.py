@@ -7,18 +7,19 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from service_orders import order
 
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.app.evaluation.policy import read_service_file
 from shunter.app.exit_codes import ExitCode
-from shunter.app.service.local import ServiceServer, ask_service, order_service
+from shunter.app.service.local import ServiceServer, ask_service, order_service, parts_of
 from shunter.app.service.service import open_service
 from shunter.cli.main import main
 from shunter.errors import DriverError, FormatError, SettingsError
-from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.web.server import WebOptions, serving
 
-DRAIN = ServiceOrder(OrderKind.DRAIN, "away", ("3",))
+DRAIN = order(IntentKind.DRAIN, "3", cluster="away")
 
 
 def test_what_is_asked_over_http(tmp_path: Path) -> None:
@@ -44,22 +45,22 @@ def test_what_is_asked_over_http(tmp_path: Path) -> None:
             assert await order_service(server, DRAIN, "old disks", "k1") == done
             (intent,) = service.keepers["away"].intents
             assert (intent.who, intent.comment) == ("anna", "old disks")
-            paused = await order_service(server, ServiceOrder(OrderKind.PAUSE_ALL), "", "k2")
+            paused = await order_service(server, ServiceOrder(OrderKind.PAUSE), "", "k2")
             assert "the pause of away is kept" in paused.text, "nothing is paused in a cluster that is not driven"
             assert paused.undone == (paused.text,)
-            words = ("serve", "pause", "--all", "--server", address, "--token-file", str(tmp_path / "secret"))
+            words = ("pause", "--service", address, "--token-file", str(tmp_path / "secret"))
             again = await asyncio.to_thread(CliRunner().invoke, main, [*words, "--key", "k2"])
             assert (again.exit_code, again.output) == (ExitCode.PARTLY, f"{paused.text}\n")
             assert await ask_service(server, "proposals", cluster="away", ended=True) == []
             told = await ask_service(server, "timeline", cluster="away", most=10)
-            assert [event["kind"] for event in told["events"]] == ["drain", "pause-all"]
+            assert [event["kind"] for event in told["events"]] == ["intend", "pause-all"]
             with pytest.raises(OrderRefused, match="does not drive away now"):
-                await ask_service(server, "preview", kind="rollback", cluster="away", about=[])
+                await ask_service(server, "preview", **parts_of(order(OrderKind.ROLL_BACK, cluster="away")))
             with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
                 await order_service(server, DRAIN._replace(cluster="prod"), "", "k3")
             assert refused.value.refusal is Refusal.NOT_FOUND
             with pytest.raises(OrderRefused, match=r"was not observed yet|can't be observed now") as refused:
-                await ask_service(server, "sketch", cluster="away", about=("rebalance",), value=None)
+                await ask_service(server, "sketch", **parts_of(order(OrderKind.PROPOSE, "rebalance", cluster="away")))
             assert refused.value.refusal is Refusal.UNREACHABLE
             with pytest.raises(OrderRefused, match="can't be asked over HTTP"):
                 await ask_service(server, "stories", cluster="away")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from service_orders import order
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
@@ -21,14 +22,10 @@ from shunter.drivers.journal.journals import JournalHeld
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
 from shunter.model.keeper import Mode
-from shunter.model.service import OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 ANNA = Signature("anna")
 THEM = "ben on kafka2, process 4711"
-
-
-def order(kind: OrderKind, *about: str, cluster: str = "yard", value: int | None = None) -> ServiceOrder:
-    return ServiceOrder(kind, cluster, about, value)
 
 
 def stands(life: Life) -> ClusterSituation:
@@ -52,11 +49,10 @@ def test_no_order_is_done_at_a_standby(tmp_path: Path) -> None:
         await life.until(lambda: life.keeper.known.held_by != "")
         await life.look()
         for kind in OrderKind:
-            about = ("3",) if kind is not OrderKind.PROPOSE else ("rebalance",)
             with pytest.raises(OrderRefused, match=THEM) as refused:
-                await life.desk.carry_out(order(kind, *about, value=2), ANNA)
+                await life.desk.carry_out(ServiceOrder(kind, "yard"), ANNA)
             assert refused.value.refusal is Refusal.STANDBY
-        for kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+        for kind in (OrderKind.PAUSE, OrderKind.RESUME):
             with pytest.raises(OrderRefused, match=f"not yard, which {THEM} drives: give the order there"):
                 await life.desk.carry_out(order(kind, cluster=""), ANNA)
         assert life.keeper.switch is None
@@ -121,7 +117,7 @@ def test_figures_of_a_cluster_that_is_away_are_old_and_a_lifted_switch_is_lifted
         await life.driven()
         await life.look()
         observed_ms = yard.clock.ms
-        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        await life.desk.carry_out(order(OrderKind.PAUSE), ANNA)
         assert stands(life).headline.startswith("paused by anna")
         yard.answers = False
         yard.clock.ms += 60_000
@@ -134,7 +130,7 @@ def test_figures_of_a_cluster_that_is_away_are_old_and_a_lifted_switch_is_lifted
         )
         assert any(note.startswith("paused by anna") for note in seen.notes)
         life.keeper.driving = None  # The executor is gone with the cluster.
-        done = await life.desk.carry_out(order(OrderKind.RESUME_ALL), ANNA)
+        done = await life.desk.carry_out(order(OrderKind.RESUME), ANNA)
         assert "moves of yard are resumed once this service drives it" in done.text
         row = life.published.page("yard").row
         assert row.paused is None
@@ -163,12 +159,12 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
 
     async def story(life: Life) -> None:
         await life.until(lambda: life.keeper.known.idle_why != "")
-        done = await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        done = await life.desk.carry_out(order(OrderKind.PAUSE), ANNA)
         assert done.text == (
             "the pause of yard is kept, and its moves under way are paused once this service drives it: no broker answers"
         )
         assert "is paused" not in done.text
-        told = life.desk.preview(order(OrderKind.PAUSE_ALL), "anna")
+        told = life.desk.preview(order(OrderKind.PAUSE), "anna")
         assert (told.text, told.moves, told.bytes) == (f"Then {done.text}", 0, 0)
         notes = " | ".join(stands(life).notes)
         assert "but moves under way only once this service drives the cluster" in notes
@@ -190,15 +186,15 @@ def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_force(tm
             desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
             theirs = f"not theirs, which {THEM} drives: give the order there"
             for kind, here, away in (
-                (OrderKind.PAUSE_ALL, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
-                (OrderKind.RESUME_ALL, "the pause of here, away is lifted", "moves of away are resumed once this"),
+                (OrderKind.PAUSE, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
+                (OrderKind.RESUME, "the pause of here, away is lifted", "moves of away are resumed once this"),
             ):
                 done = await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value))
                 assert done.text.startswith(here)
                 assert [each for each in done.undone if not each.startswith(away)] == [theirs]
                 assert len(done.undone) == 2
                 assert await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value)) == done
-            done = await desk.carry_out(order(OrderKind.PAUSE_ALL, cluster="here"), ANNA)
+            done = await desk.carry_out(order(OrderKind.PAUSE, cluster="here"), ANNA)
             assert done.undone == ()
 
     asyncio.run(scenario())
@@ -243,7 +239,7 @@ def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path)
         await life.look()
         await life.until(lambda: bool(yard.open))
         opened = len(yard.open)
-        kept = life.desk.preview(order(OrderKind.PAUSE), "anna")
+        kept = life.desk.preview(order(OrderKind.PAUSE, *(f"t-{number}" for number in yard.open)), "anna")
         assert kept.text == (
             f"{opened} open moves would be paused: no further step begins, and copies stand still. Copied data is kept"
         )
@@ -253,16 +249,16 @@ def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path)
         assert lost.text.endswith("1.0 MB are copied again: a paused copy is cancelled")
         back = life.desk.preview(order(OrderKind.ROLL_BACK), "anna")
         assert (back.bytes, back.moves) == (MIB, opened)
-        switch = life.desk.preview(order(OrderKind.PAUSE_ALL, cluster=""), "anna")
+        switch = life.desk.preview(order(OrderKind.PAUSE, cluster=""), "anna")
         assert switch.text.startswith(
             "Then the fleet is paused: nothing begins, and moves under way are being paused. 1.0 MB"
         )
-        with pytest.raises(OrderRefused, match="drain is no order to moves"):
-            life.desk.preview(order(OrderKind.DRAIN, "1"), "anna")
-        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
-        with pytest.raises(OrderRefused, match="`shunter serve resume --all` lifts the pause"):
-            life.desk.preview(order(OrderKind.RESUME), "anna")
-        assert "lifted" in (life.desk.preview(order(OrderKind.RESUME_ALL), "anna")).text
+        with pytest.raises(OrderRefused, match="intend is no order to moves"):
+            life.desk.preview(order(IntentKind.DRAIN, "1"), "anna")
+        await life.desk.carry_out(order(OrderKind.PAUSE), ANNA)
+        with pytest.raises(OrderRefused, match="`shunter resume --service SERVICE` lifts the pause"):
+            life.desk.preview(order(OrderKind.RESUME, "t-0"), "anna")
+        assert "lifted" in (life.desk.preview(order(OrderKind.RESUME), "anna")).text
 
     lived(tmp_path, yard, Mode.ACT, story)
 
@@ -277,9 +273,9 @@ def test_orders_of_other_shells_keep_to_the_kill_switch_and_carry_their_giver(tm
         gate = yard.gate
         assert gate is not None
         assert [gate.refusal(each) for each in (resume, pause, None)] == ["", "", ""]
-        await life.desk.carry_out(order(OrderKind.PAUSE_ALL), ANNA)
+        await life.desk.carry_out(order(OrderKind.PAUSE), ANNA)
         told = "yard is paused as a whole by anna, so nothing"
-        way_out = "`shunter serve resume --all` lifts the pause"
+        way_out = "`shunter resume --service SERVICE` lifts the pause"
         assert gate.refusal(resume) == f"{told} goes on: {way_out}"
         assert gate.refusal(None) == f"{told} begins: {way_out}"
         assert gate.refusal(pause) == ""
@@ -294,20 +290,7 @@ def test_orders_of_other_shells_keep_to_the_kill_switch_and_carry_their_giver(tm
 
 def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
     yard = Yard(Clock(), throttles=2)
-    abouts = {
-        OrderKind.PROPOSE: ("rebalance",),
-        OrderKind.FREEZE_TOPIC: ("t",),
-        OrderKind.SET_REPLICATION: ("t",),
-        OrderKind.BOUND: ("max-in=4", "max-concurrent=0"),
-    }
-    no_turns = (
-        OrderKind.STOP,
-        OrderKind.PAUSE,
-        OrderKind.RESUME,
-        OrderKind.ROLL_BACK,
-        OrderKind.LIMIT,
-        OrderKind.BOUND,
-    )
+    no_turns = (OrderKind.STOP, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
 
     async def story(life: Life) -> None:
         await life.driven()
@@ -320,16 +303,18 @@ def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
         await life.desk.carry_out(order(OrderKind.APPROVE, waiting), ANNA)
         await life.look()
         await life.until(lambda: bool(yard.open))
-        for kind in (
-            OrderKind.LIMIT,
-            OrderKind.BOUND,
-            OrderKind.PAUSE,
-            OrderKind.RESUME,
-            OrderKind.PAUSE_ALL,
-            OrderKind.RESUME_ALL,
+        first = f"t-{min(yard.open)}"
+        for asked in (
+            order(OrderKind.LIMIT, bytes_per_s=5_000, max_in=4, max_concurrent=0),
+            order(OrderKind.PAUSE, first),
+            order(OrderKind.RESUME, first),
+            order(OrderKind.PAUSE, first),
+            order(OrderKind.RESUME),
+            order(OrderKind.PAUSE),
+            order(OrderKind.RESUME),
         ):
-            assert kind in stands(life).orders, kind
-            await life.desk.carry_out(order(kind, *abouts.get(kind, ()), value=5_000), ANNA)
+            assert asked.kind in stands(life).orders, asked
+            await life.desk.carry_out(asked, ANNA)
             life.keeper.show()
             await life.until(lambda: life.keeper.switch is None or not life.keeper.switch.lifted)
         assert OrderKind.CLEAR_THROTTLES not in stands(life).orders

@@ -12,7 +12,6 @@ from shunter.app.executor.session import Target
 from shunter.app.executor.ways_out import ways_out
 from shunter.app.service import driving
 from shunter.app.service.driving import Driving
-from shunter.cli.service.serve import serve
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
@@ -22,7 +21,8 @@ from shunter.views.execution import ExecutionView, MoveRow
 TOPIC = ways_out(Target("k1:9092", journal_topic="_shunter"))
 STUCK = "it can't end; `shunter rollback` or `shunter stop` ends it; `shunter stop --leave` ends it as it is"
 TYPED = (
-    "it can't end; `shunter serve rollback` or `shunter serve stop` ends it; "
+    "it can't end; `shunter rollback --bootstrap-server k1:9092 --journal-topic _shunter` or "
+    "`shunter stop --bootstrap-server k1:9092 --journal-topic _shunter` ends it; "
     "`shunter stop --leave --bootstrap-server k1:9092 --journal-topic _shunter` ends it as it is"
 )
 ROW = MoveRow("t-0", "moving", "forward", (1,), (1,), (2,), None, 1, "", STUCK, 100, 60, 0)
@@ -35,8 +35,8 @@ VIEW = ExecutionView(
     ("theirs", "ours"),
     [
         (STUCK, TYPED),
-        ("`shunter serve resume --all` lifts the pause", "`shunter serve resume --all` lifts the pause"),
-        ("it stays (`shunter throttles clear`)", "it stays (`shunter serve clear-throttles`)"),
+        ("`shunter resume --service SERVICE` lifts the pause", "`shunter resume --service SERVICE` lifts the pause"),
+        ("it stays (`shunter throttles clear`)", "it stays (`shunter throttles clear --service SERVICE`)"),
         ("`kafka-reassign-partitions --cancel` ends it", "`kafka-reassign-partitions --cancel` ends it"),
         (
             str(ClusterClaimed("ben", lost=True)),
@@ -50,21 +50,12 @@ VIEW = ExecutionView(
 )
 def test_a_way_out_is_one_that_the_service_has(theirs: str, ours: str) -> None:
     assert TOPIC.told(theirs) == ours
-    assert (
-        TOPIC.told(ours.split("`shunter stop --leave", maxsplit=1)[0])
-        == ours.split("`shunter stop --leave", maxsplit=1)[0]
-    ), "once is enough"
 
 
 def test_the_journal_is_named_as_the_service_has_it() -> None:
     leaves = "`shunter stop --leave` ends it"
     assert ways_out(Target("k:1", journal=Path("/j"))).told(leaves) == "`shunter stop --leave --journal /j` ends it"
     assert ways_out(Target("k:1")).told(leaves) == "`shunter stop --leave --bootstrap-server k:1` ends it"
-
-
-def test_the_service_has_the_verbs() -> None:
-    assert {"rollback", "stop", "resume", "pause", "limit", "clear-throttles"} <= serve.commands.keys()  # type: ignore[attr-defined]
-    assert not any("take_over" in (each.name or "") for each in serve.params)
 
 
 async def test_all_that_an_executor_says_goes_this_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,7 +77,10 @@ async def test_all_that_an_executor_says_goes_this_way(monkeypatch: pytest.Monke
     why = await executor.run(views.append, None)  # type: ignore[arg-type]
     assert "--take-over-cluster" not in why
     for view in (*views, executor.view()):
-        assert (view.held, view.moves[0].stuck) == ("paused until `shunter serve resume`", TYPED)
+        assert (view.held, view.moves[0].stuck) == (
+            "paused until `shunter resume --bootstrap-server k1:9092 --journal-topic _shunter`",
+            TYPED,
+        )
     assert (await executor.command(Command(CommandKind.STOP))).text == TYPED
     assert (await executor.submit("p", (), ExecutionOptions())).error == TYPED
     heard: list[Notice] = []

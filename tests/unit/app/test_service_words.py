@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from service_orders import order
 from service_world import Clock, Killed, Life, MortalStore, Yard
 
 from shunter.model.execution import Command, CommandKind
@@ -17,7 +18,6 @@ from shunter.model.service import (
     OrderKind,
     OrderRefused,
     ProposalState,
-    ServiceOrder,
     Signature,
 )
 
@@ -27,10 +27,6 @@ ACTING = KeeperPolicy({**OFF, Condition.DRAIN: replace(DEFAULTS[Condition.DRAIN]
 """A broker that is to be drained is drained, and nothing else is done."""
 DRAINED = replace(ACTING, intents=Intents(drain=(2,)))
 UNBALANCED: list[tuple[int, ...]] = [(1, 2), (1, 3), (1, 2), (3, 2), (1, 3), (3, 2)]
-
-
-def order(kind: OrderKind, *about: str) -> ServiceOrder:
-    return ServiceOrder(kind, "yard", about)
 
 
 async def running(life: Life) -> KeptProposal:
@@ -60,7 +56,7 @@ def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lifts_the_
                 "it is said before"
             )
             done = await life.desk.carry_out(order(kind), ANNA)
-            assert "nothing of scope drain begins by itself until `shunter serve unhold drain`" in done.text
+            assert "nothing of scope drain begins by itself until `shunter withdraw hold drain`" in done.text
             await life.until(lambda: not life.keeper.proposals)
             await looks(life)
             assert yard.submitted == [drain.id]
@@ -73,7 +69,8 @@ def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lifts_the_
             assert yard.submitted == [drain.id], "the word outlives the process"
             assert [each.kind for each in life.keeper.intents] == [IntentKind.HOLD]
             assert (
-                "hold of drain is taken back" in (await life.desk.carry_out(order(OrderKind.UNHOLD, "drain"), BEN)).text
+                "hold of drain is withdrawn"
+                in (await life.desk.carry_out(order(OrderKind.WITHDRAW, "hold", "drain"), BEN)).text
             )
             await looks(life, 2)
             assert len(yard.submitted) == 2
@@ -86,9 +83,9 @@ def test_an_intent_is_taken_back_by_the_rollback_of_its_plan(tmp_path: Path) -> 
         yard = Yard(Clock(), rows=[*UNBALANCED])
         async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
             await life.driven()
-            await life.desk.carry_out(order(OrderKind.DRAIN, "2"), BEN)
+            await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
             drain = await running(life)
-            told = "it takes back drain of 2, which ben asked for"
+            told = "it withdraws drain of 2, which ben asked for"
             assert life.desk.preview(order(OrderKind.ROLL_BACK), "anna").text.endswith(f". I{told[1:]}")
             assert "drain of 2" not in life.desk.preview(order(OrderKind.PAUSE), "anna").text
             done = await life.desk.carry_out(order(OrderKind.ROLL_BACK), ANNA)
@@ -109,7 +106,7 @@ def test_a_word_against_a_part_holds_the_rest_of_the_scope_once_the_others_are_d
         yard = Yard(Clock(), rows=[*UNBALANCED])
         async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
             await life.driven()
-            await life.desk.carry_out(order(OrderKind.DRAIN, "2"), BEN)
+            await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
             drain = await running(life)
             await life.desk.carry_out(order(OrderKind.STOP, f"t-{yard.open[0]}"), ANNA)
             assert {each.kind for each in life.keeper.intents} == {IntentKind.DRAIN, IntentKind.HOLD}
@@ -185,8 +182,8 @@ def test_a_person_holds_a_scope_by_hand(tmp_path: Path) -> None:
         async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
             await life.driven()
             with pytest.raises(OrderRefused, match="'drian' is no scope"):
-                await life.desk.carry_out(order(OrderKind.HOLD, "drian"), ANNA)
-            await life.desk.carry_out(order(OrderKind.HOLD, "drain"), Signature("anna", "incident 12"))
+                await life.desk.carry_out(order(IntentKind.HOLD, "drian"), ANNA)
+            await life.desk.carry_out(order(IntentKind.HOLD, "drain"), Signature("anna", "incident 12"))
             await looks(life)
             assert yard.submitted == []
             (condition,) = life.published.page("yard").conditions

@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from service_orders import order
 from service_world import Clock
 from words_world import SESSION_MS, Service, SharedYard
 
@@ -18,6 +19,7 @@ from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,
+    IntentKind,
     OrderKind,
     OrderRefused,
     ProposalState,
@@ -34,15 +36,10 @@ ACTS = {
     for each in (Condition.DRAIN, Condition.DISK_BAND, Condition.REPLICAS_BAND)
 }
 POLICY = KeeperPolicy({**OFF, **ACTS}, GuardRails())
-GIVEN = {
-    OrderKind.DRAIN: ("drain", OrderKind.UNDRAIN),
-    OrderKind.FREEZE_TOPIC: ("freeze-topic", OrderKind.UNFREEZE_TOPIC),
-    OrderKind.HOLD: ("hold", OrderKind.UNHOLD),
-}
 ABOUT = {
-    OrderKind.DRAIN: ("1", "2"),
-    OrderKind.FREEZE_TOPIC: tuple(f"x{number}" for number in range(8)),
-    OrderKind.HOLD: ("drain", "rebalance", "fill"),
+    IntentKind.DRAIN: ("1", "2"),
+    IntentKind.FREEZE_TOPIC: tuple(f"x{number}" for number in range(8)),
+    IntentKind.HOLD: ("drain", "rebalance", "fill"),
 }
 
 
@@ -113,12 +110,11 @@ class Fuzz:
         if self.random.random() < 0.2:
             await self.switch(service)
             return
-        given = self.random.choice([*GIVEN])
-        intent, back = GIVEN[given]
-        about = self.random.choice(ABOUT[given])
+        intent = self.random.choice([*ABOUT])
+        about = self.random.choice(ABOUT[intent])
         gives = self.random.random() < 0.6
-        key = (intent, about)
-        asked = ServiceOrder(given if gives else back, "yard", (about,))
+        key = (intent.value, about)
+        asked = order(intent, about) if gives else order(OrderKind.WITHDRAW, intent.value, about)
         try:
             await service.desk.carry_out(asked, Signature("anna", key=str(self.random.random())))
         except OrderRefused as refused:
@@ -131,12 +127,12 @@ class Fuzz:
             self.words += 1
 
     async def turn(self, service: Service) -> None:
-        """A rollback takes back drains, or holds scopes: whatever it says, nobody was promised that they stay."""
+        """A rollback withdraws drains, or holds scopes: whatever it says, nobody was promised that they stay."""
         kind = self.random.choice((OrderKind.ROLL_BACK, OrderKind.STOP))
         for key in [*self.promised]:
             if key[0] in ("drain", "hold"):
                 self.promised[key] = None
-        for about in ABOUT[OrderKind.HOLD]:
+        for about in ABOUT[IntentKind.HOLD]:
             self.promised[("hold", about)] = None
         try:
             await service.desk.carry_out(ServiceOrder(kind, "yard"), Signature("ben"))
@@ -144,7 +140,7 @@ class Fuzz:
             self.trail.append(f"{kind.value} refused: {refused}")
 
     async def switch(self, service: Service) -> None:
-        kind = self.random.choice((OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL))
+        kind = self.random.choice((OrderKind.PAUSE, OrderKind.RESUME))
         try:
             done = await service.desk.carry_out(ServiceOrder(kind), Signature("ben"))
         except OrderRefused as refused:
@@ -156,7 +152,7 @@ class Fuzz:
             word in done.text for word in ("kept on this host", "not durable", "stays in force", "written down")
         )
         unsent = service.keeper.switch is not None and service.keeper.switch.unsent
-        self.paused = None if doubtful or unsent else kind is OrderKind.PAUSE_ALL
+        self.paused = None if doubtful or unsent else kind is OrderKind.PAUSE
 
     async def settle(self) -> Service:
         """All is healed: one service drives, and the other one stands by with the same words."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from service_orders import order
 from service_world import Clock
 from words_world import SESSION_MS, Service, SharedYard
 
@@ -33,10 +34,6 @@ OFF = {each: replace(watch, mode=Mode.OFF) for each, watch in DEFAULTS.items()}
 DRAINS = KeeperPolicy({**OFF, Condition.DRAIN: replace(DEFAULTS[Condition.DRAIN], mode=Mode.ACT)})
 
 
-def order(kind: OrderKind, *about: str) -> ServiceOrder:
-    return ServiceOrder(kind, "yard", about)
-
-
 def yard() -> SharedYard:
     return SharedYard(Clock(), rows=[*ROWS], random=Random(1))
 
@@ -50,7 +47,7 @@ def told_of(service: Service) -> str:
 async def draining(a: Service) -> None:
     """A drives, and is in the middle of a drain."""
     await a.driven()
-    await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+    await a.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
     for _ in range(3):
         await a.look()
     assert [each.state for each in a.keeper.proposals.values()] == [ProposalState.RUNNING]
@@ -66,11 +63,11 @@ def test_whoever_takes_over_goes_on_with_the_drain_and_the_switch(tmp_path: Path
         world = yard()
         async with Service(world, "a", tmp_path / "a", DRAINS) as a, Service(world, "b", tmp_path / "b", DRAINS) as b:
             await draining(a)
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
             await b.until(lambda: b.keeper.switch is not None)
             assert "paused by ben since" in told_of(b), "the switch of the service that drives"
             with pytest.raises(OrderRefused) as refused:
-                await b.desk.carry_out(order(OrderKind.UNDRAIN, "2"), ANNA)
+                await b.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "2"), ANNA)
             assert refused.value.refusal is Refusal.STANDBY
             plans = [*world.submitted]
             await a.kill()
@@ -81,7 +78,7 @@ def test_whoever_takes_over_goes_on_with_the_drain_and_the_switch(tmp_path: Path
             assert all(world.moves[at].paused for at in world.open)
             await b.look()
             assert world.submitted == plans, "it is the same drain, and nothing was begun"
-            await b.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), BEN)
+            await b.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
             await b.until(lambda: b.keeper.switch is None)
             world.copy()
             await b.until(lambda: all(e.state is ProposalState.CARRIED_OUT for e in b.keeper.proposals.values()))
@@ -106,7 +103,7 @@ def test_whoever_serves_tells_who_drove_since_when_and_what_the_service_before_d
         async with Service(world, "a", tmp_path / "a", DRAINS) as a, Service(world, "b", tmp_path / "b", DRAINS) as b:
             began_ms = world.clock.ms
             await draining(a)
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
             await b.until(lambda: b.keeper.switch is not None)
             world.clock.ms += 60_000
             world.cut("a")
@@ -126,10 +123,10 @@ def test_whoever_serves_tells_who_drove_since_when_and_what_the_service_before_d
             await takes_over(c)
             history = await c.records.read(lambda store: store.events("yard", 0, None, 100))
             told = [(each.kind, each.who) for each in history]
-            assert ("drain", "anna") in told
+            assert ("intend", "anna") in told
             assert ("pause-all", "ben") in told
             assert "proposed" in [kind for kind, _who in told]
-            assert all(each.at_ms == began_ms for each in history if each.kind in ("drain", "pause-all", "proposed"))
+            assert all(each.at_ms == began_ms for each in history if each.kind in ("intend", "pause-all", "proposed"))
             assert [each.kind for each in c.events] == ["driver"], "what another service did was notified then"
 
     asyncio.run(scenario())
@@ -147,7 +144,7 @@ def test_what_is_in_force_is_shown_before_this_host_has_its_copy(tmp_path: Path)
                     free.wait(10)
 
             b.store.replace_words = slowly  # type: ignore[method-assign]
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
             try:
                 await b.until(lambda: b.keeper.switch is not None)
                 assert "paused by ben since" in told_of(b)
@@ -172,7 +169,7 @@ def test_votes_holds_and_answers_to_keys_go_over(tmp_path: Path) -> None:
             (waiting,) = a.keeper.proposals.values()
             keyed = Signature("anna", key="k")
             done = await a.desk.carry_out(order(OrderKind.APPROVE, waiting.id), keyed)
-            await a.desk.carry_out(order(OrderKind.HOLD, "fill"), BEN)
+            await a.desk.carry_out(order(IntentKind.HOLD, "fill"), BEN)
             await a.kill()
             await takes_over(b)
             (kept,) = b.keeper.proposals.values()
@@ -194,7 +191,7 @@ def test_words_that_can_not_be_read_are_waited_for_and_nothing_is_begun(tmp_path
         world = yard()
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await a.driven()
-            await a.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "t"), ANNA)
+            await a.desk.carry_out(order(IntentKind.FREEZE_TOPIC, "t"), ANNA)
             await a.kill()
         world.log.unread = True
         async with Service(world, "b", tmp_path / "b", DRAINS) as b:
@@ -203,7 +200,7 @@ def test_words_that_can_not_be_read_are_waited_for_and_nothing_is_begun(tmp_path
             await b.look()
             assert b.published.page("yard").row.partitions == len(ROWS), "it looks"
             with pytest.raises(OrderRefused, match="are not read yet") as refused:
-                await b.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+                await b.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
             assert refused.value.refusal is Refusal.STORE
             assert not b.keeper.reconciled
             assert world.submitted == []
@@ -226,11 +223,11 @@ def test_a_service_that_was_cut_off_can_not_write_and_stands_by_when_it_comes_ba
             world.cut("a")
             await takes_over(b)
             with pytest.raises(OrderRefused):
-                await a.desk.carry_out(order(OrderKind.UNDRAIN, "2"), ANNA)
-            await b.desk.carry_out(order(OrderKind.FREEZE_TOPIC, "x"), BEN)
+                await a.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "2"), ANNA)
+            await b.desk.carry_out(order(IntentKind.FREEZE_TOPIC, "x"), BEN)
             world.heal("a")
             with pytest.raises(OrderRefused):
-                await a.desk.carry_out(order(OrderKind.UNDRAIN, "2"), ANNA)
+                await a.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "2"), ANNA)
             world.pass_time(1_000)
             await a.until(lambda: a.shared.place is WordsPlace.READ and len(a.keeper.intents) == 2)
             assert a.keeper.intents == b.keeper.intents
@@ -248,10 +245,10 @@ def test_a_writer_that_was_fenced_takes_the_words_again_only_with_the_claim(tmp_
             stranger = Service(world, "b", tmp_path / "b", DRAINS)
             await stranger.shared.take(Words())  # Without the claim: nobody should, and somebody's bug may.
             with pytest.raises(OrderRefused, match="another process took it over"):
-                await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+                await a.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
             world.tell()
             await a.until(lambda: a.keeper.words_known and a.keeper.reconciled)
-            await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+            await a.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
             await stranger.shared.close()
             await stranger.records.close()
 
@@ -273,7 +270,7 @@ def test_a_write_of_which_nobody_knows_is_looked_up(tmp_path: Path) -> None:
 
             world.log.end_transaction = lambda transaction, *, committed: doubtful(transaction, committed_=committed)  # type: ignore[method-assign]
             with pytest.raises(OrderRefused):
-                await a.desk.carry_out(order(OrderKind.DRAIN, "2"), ANNA)
+                await a.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
             assert not a.keeper.words_known
             world.log.end_transaction = committed  # type: ignore[method-assign]
             world.log.doubtful = 0.0
@@ -293,7 +290,7 @@ def test_a_cluster_in_which_no_topic_can_be_made_has_its_words_on_this_host_and_
             told = told_of(a)
             assert "live on this host alone" in told
             assert "needs Read and Write on Topic __shunter_words" in told
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await a.driven()
             assert a.keeper.switch is not None
@@ -318,7 +315,7 @@ def test_a_kill_switch_that_the_cluster_did_not_take_is_brought_there_later(tmp_
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await draining(a)
             world.log.unread = True
-            done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), BEN)
+            done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
             assert "kept on this host" in done.text
             assert all(world.moves[at].paused for at in world.open), "it is in force"
             assert a.keeper.switch is not None
@@ -344,7 +341,7 @@ def test_a_pause_that_is_lifted_while_it_waits_to_be_sent_is_not_sent_any_more(t
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await a.driven()
             a.keeper.switch = KillSwitch("yard", "ben", world.clock.ms, unsent=True)
-            lifting = asyncio.create_task(a.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA))
+            lifting = asyncio.create_task(a.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA))
             for _ in range(3):
                 await asyncio.sleep(0)
             await a.keeper.send_switch(world.clock.ms)
@@ -373,7 +370,7 @@ def test_a_kill_switch_given_to_a_service_that_was_overtaken_is_refused(tmp_path
             with pytest.raises(
                 OrderRefused, match="not taken: another service has taken yard over: give the order there"
             ):
-                await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+                await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             assert a.keeper.switch is None
             assert await a.records.read(lambda store: store.switches()) == {}
             assert b.keeper.switch is None
@@ -392,14 +389,14 @@ def test_a_kill_switch_is_not_taken_while_nobody_knows_who_drives(tmp_path: Path
             await asyncio.gather(a.driving, return_exceptions=True)
             a.driving = asyncio.create_task(asyncio.Event().wait())  # type: ignore[arg-type]
             a.keeper.known.idle_why = "the claim was lost: this cluster is driven by b"
-            for asked in (ServiceOrder(OrderKind.PAUSE_ALL), ServiceOrder(OrderKind.PAUSE_ALL, "yard")):
+            for asked in (ServiceOrder(OrderKind.PAUSE), ServiceOrder(OrderKind.PAUSE, "yard")):
                 with pytest.raises(
                     OrderRefused, match="not taken yet: it is not known who drives yard: the claim"
                 ) as told:
                     await a.desk.carry_out(asked, ANNA)
                 assert told.value.refusal is Refusal.UNREACHABLE
             assert a.keeper.switch is None
-            assert OrderKind.PAUSE_ALL not in a.desk.fleet_orders()[0]
+            assert OrderKind.PAUSE not in a.desk.fleet_orders()[0]
 
     asyncio.run(scenario())
 
@@ -416,13 +413,13 @@ def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_force_w
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await a.until(lambda: a.keeper.known.unanswered)
             for _ in range(2):
-                done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+                done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
                 assert "kept on this host, and given to the cluster once a broker answers" in done.text
-                assert OrderKind.RESUME_ALL in a.desk.fleet_orders()[0]
-                done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), BEN)
+                assert OrderKind.RESUME in a.desk.fleet_orders()[0]
+                done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
                 assert "lifted" in done.text
                 assert a.keeper.facts().paused is None
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             world.heal("a")
             await takes_over(a)
             world.tell()
@@ -439,7 +436,7 @@ def test_a_pause_from_before_an_outage_is_lifted_during_it_and_moves_go_on_when_
         world = yard()
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await draining(a)
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             assert all(world.moves[at].paused for at in world.open)
             await a.kill()
         world.cut("a")
@@ -447,12 +444,12 @@ def test_a_pause_from_before_an_outage_is_lifted_during_it_and_moves_go_on_when_
             await a.until(lambda: a.keeper.known.unanswered)
             await a.keeper.look_once()
             assert "paused by anna" in told_of(a)
-            assert OrderKind.RESUME_ALL in a.published.page("yard").row.situation.orders
-            done = await a.desk.carry_out(order(OrderKind.RESUME_ALL), BEN)
+            assert OrderKind.RESUME in a.published.page("yard").row.situation.orders
+            done = await a.desk.carry_out(order(OrderKind.RESUME), BEN)
             (kept,) = done.undone
             assert kept.startswith("that the pause of yard is lifted is kept on this host, and given to the cluster")
             assert "ben lifted the pause" in told_of(a)
-            assert OrderKind.PAUSE_ALL in a.published.page("yard").row.situation.orders
+            assert OrderKind.PAUSE in a.published.page("yard").row.situation.orders
             world.heal("a")
             await takes_over(a)
             world.tell()
@@ -469,11 +466,11 @@ def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_drives
             await b.driven()
             async with Service(world, "a", tmp_path / "a", DRAINS) as a:
                 await a.until(lambda: a.keeper.known.held_by != "")
-                await b.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+                await b.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
                 await a.until(lambda: a.keeper.switch is not None)
                 world.cut("a")
                 await a.until(lambda: a.keeper.known.unanswered)
-                await a.desk.carry_out(order(OrderKind.RESUME_ALL), BEN)
+                await a.desk.carry_out(order(OrderKind.RESUME), BEN)
                 world.heal("a")
                 await a.until(lambda: any(each.kind == "resume-not-sent" for each in a.events))
                 (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
@@ -490,7 +487,7 @@ def test_a_kill_switch_that_was_kept_and_then_dropped_is_critical_until_it_is_se
         world.cut("a")
         async with Service(world, "a", tmp_path / "a", DRAINS) as a:
             await a.until(lambda: a.keeper.known.unanswered)
-            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE_ALL), ANNA)
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
             async with Service(world, "b", tmp_path / "b", DRAINS) as b:
                 await b.driven()
                 world.heal("a")
@@ -503,7 +500,7 @@ def test_a_kill_switch_that_was_kept_and_then_dropped_is_critical_until_it_is_se
                 assert stands.severity is ClusterSeverity.CRITICAL
                 assert stands.headline.startswith("the pause of anna never reached the cluster")
                 with pytest.raises(OrderRefused, match="give the order there"):
-                    await a.desk.carry_out(ServiceOrder(OrderKind.RESUME_ALL), ANNA)
+                    await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
                 stands = a.published.page("yard").row.situation
                 assert "never reached" not in " ".join((stands.headline, *stands.notes))
 

@@ -74,9 +74,9 @@ async def test_a_cluster_that_does_not_answer_is_told_and_the_service_goes_on(
         assert (ready.status_code, ready.json()["status"]) == (503, "not ready"), "it does its work for no cluster"
         assert "dead: can't be observed: " in ready.json()["why"]
         key = {"idempotency-key": "k1"}
-        body = {"about": ["3"], "comment": "it goes"}
-        first = await client.post("/api/v1/clusters/dead/drain", json=body, headers=key)
-        again = await client.post("/api/v1/clusters/dead/drain", json=body, headers=key)
+        body = {"intent": "drain", "brokers": [3], "comment": "it goes"}
+        first = await client.post("/api/v1/clusters/dead/intend", json=body, headers=key)
+        again = await client.post("/api/v1/clusters/dead/intend", json=body, headers=key)
         assert (first.status_code, again.status_code) == (503, 503), "the cluster can't take what people say about it"
         assert "people's words about dead are not read yet" in first.json()["detail"]
         assert (await client.get("/api/v1/clusters/dead")).json()["intents"] == []
@@ -85,7 +85,7 @@ async def test_a_cluster_that_does_not_answer_is_told_and_the_service_goes_on(
         await process.communicate()
     assert process.returncode == 0
     lines = [orjson.loads(line) for line in (tmp_path / "state" / "audit.log").read_bytes().splitlines()]
-    assert [(line["who"], line["verb"]) for line in lines] == [("anna", "drain"), ("anna", "drain")]
+    assert [(line["who"], line["verb"]) for line in lines] == [("anna", "intend"), ("anna", "intend")]
 
 
 @pytest.mark.parametrize(

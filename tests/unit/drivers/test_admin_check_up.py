@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,6 +101,10 @@ class Cluster(KafkaPythonAdmin):
         self._client = client or Client()
         self._configuration = {}
         self.silent = silent
+
+    @asynccontextmanager
+    async def apart(self, _silent: Collection[int]) -> AsyncIterator[KafkaPythonAdmin]:
+        yield self
 
     async def _call(
         self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S

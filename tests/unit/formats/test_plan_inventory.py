@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import orjson
 
+from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.inventory import BrokerFacts, Disk, Inventory, InventoryBroker, InventoryPartition
@@ -35,7 +36,8 @@ def test_sizes_are_kib_of_the_leader_and_capacities_those_that_are_known() -> No
 def test_what_is_known_of_the_world_is_written_and_read() -> None:
     taken = snapshot((1, 9), (3, 1), (8, 3))
     brokers = (
-        *taken.brokers[:2],
+        taken.brokers[0],
+        taken.brokers[1]._replace(silent=True, needs_all=False),
         taken.brokers[2]._replace(
             log_dirs=(Disk("/a", 4096, 1024, cordoned=True, replicas=7), Disk("/b", None, None, failed=True))
         ),
@@ -43,12 +45,13 @@ def test_what_is_known_of_the_world_is_written_and_read() -> None:
     lost = taken.partitions[0]._replace(isr=(1,), offline=(9,))
     taken = taken._replace(brokers=brokers, partitions=(lost, *taken.partitions[1:]))
     taken = taken._replace(fenced=(InventoryBroker(8, "h", "b", None, None, fenced=True),))
+    assert decode_inventory(b"".join(encode_inventory(taken)), "yard") == taken
     found = read_plan_input(encode_plan_input(taken), "yard")
     assert found.brokers == (1, 2, 3, 8, 9)
     assert found.racks == ("(unknown: broker 9)", "a", "b")
     assert found.facts == (
         BrokerFacts(True, log_dirs=(Disk("", 4.0, None),)),
-        BrokerFacts(True),
+        BrokerFacts(True, silent=True, needs_all=False),
         BrokerFacts(
             True, log_dirs=(Disk("/a", 4.0, 1.0, cordoned=True, replicas=7), Disk("/b", None, None, failed=True))
         ),

@@ -46,7 +46,7 @@ def test_a_host_that_knows_nothing_tells_all_that_the_words_have_when_it_happene
     words = Words((DRAIN,), KillSwitch("c", "carl", 3_000), (done,))
     events = told_words("c", NONE, words, NOW)
     assert [(each.at_ms, each.kind, each.who, each.subject) for each in events] == [
-        (900, "drain", "anna", "3"),
+        (900, "intend", "anna", "3"),
         (1_000, "proposed", "", "drain-1"),
         (2_000, "approve", "ben", "drain-1"),
         (3_000, "pause-all", "carl", ""),
@@ -70,7 +70,7 @@ def test_what_changed_is_told_once() -> None:
 def test_what_was_taken_back_has_no_time_and_says_so() -> None:
     before = Words((DRAIN,), KillSwitch("c", "carl", 3_000))
     events = told_words("c", before, NONE, NOW)
-    assert [(each.at_ms, each.kind) for each in events] == [(NOW, "drain"), (NOW, "resume-all")]
+    assert [(each.at_ms, each.kind) for each in events] == [(NOW, "withdraw"), (NOW, "resume-all")]
     assert all("the cluster has no time of it" in each.text for each in events)
     lifted = Words((DRAIN,), KillSwitch("c", "dora", 3_000, lifted=True))
     assert told(before, lifted) == [(NOW, "resume-all", "dora", "")]

@@ -25,7 +25,7 @@ from shunter.app.access.audit_log import AuditLog
 from shunter.app.access.page_sessions import PageSessions
 from shunter.app.service.front import Front
 from shunter.app.service.published import Published
-from shunter.cli.service.orders import _status_row, _told_cluster
+from shunter.cli.service.looks import _status_row, _told_cluster
 from shunter.core.keeper.cluster_facts import Age, ClusterFacts, Reach, ServiceRole
 from shunter.core.keeper.situation import ClusterSituation, situation
 from shunter.core.wording import named

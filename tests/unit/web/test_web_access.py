@@ -15,7 +15,6 @@ from web_house import House
 
 from shunter.app.access.access_tokens import AccessRole, remove_token
 from shunter.app.access.page_sessions import SESSION_SECONDS, PageSessions
-from shunter.model.limits import MOST_RATE
 from shunter.web import guards
 from shunter.web.guards import demand_of, host_of
 from shunter.web.identity import COOKIE
@@ -65,9 +64,17 @@ async def test_every_order_needs_its_role(house: House, verb) -> None:
     path = f"/api/v1/clusters/prod-eu/{verb.kind.value}"
     for role in AccessRole:
         async with house.client(role) as client:
-            answer = await client.post(path, json={"about": ["1"]})
+            answer = await client.post(path, json={})
             refused = answer.status_code == 403 and answer.json()["type"] == "urn:shunter:role-missing"
-            assert refused is not role.includes(verb.role), (role, answer.text)
+            assert refused is not role.includes(AccessRole.OPERATE), (role, answer.text)
+
+
+@pytest.mark.parametrize("verb", ["intend", "withdraw"])
+async def test_every_intent_but_a_hold_needs_more(house: House, verb: str) -> None:
+    path = f"/api/v1/clusters/prod-eu/{verb}"
+    async with house.client(AccessRole.OPERATE) as client:
+        assert (await client.post(path, json={"intent": "drain", "brokers": [1]})).status_code == 403
+        assert (await client.post(path, json={"intent": "hold", "scope": "fill"})).status_code in (200, 404)
 
 
 async def test_without_tokens_the_service_can_only_be_looked_at(tmp_path: Path) -> None:
@@ -210,7 +217,7 @@ async def test_the_audit_has_every_refusal_and_stays_small(house: House) -> None
 async def test_the_audit_says_who_did_what_and_has_no_token(house: House) -> None:
     async with house.client(AccessRole.OPERATE) as client, house.client() as page:
         await client.post(PAUSE, json={"comment": "too hot"})
-        await client.post("/api/v1/clusters/prod-eu/approve", json={"about": ["gone"]})
+        await client.post("/api/v1/clusters/prod-eu/approve", json={"proposal": "gone"})
         await page.post("/api/v1/session", json={"token": "shunter_wrong"}, headers={"origin": "http://localhost"})
     lines = [orjson.loads(line) for line in house.audit.read_bytes().splitlines()]
     assert [(line["who"], line["by"], line["verb"]) for line in lines] == [
@@ -294,9 +301,14 @@ class TestGuards:
     @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.kind.value)
     def test_what_the_document_allows_fits_into_the_bound(self, verb: Verb) -> None:
         """Names are short in truth: 100,000 partitions with the longest names would be 30 MB."""
-        most = verb.body.model_json_schema()["properties"]["about"]["maxItems"]
-        name = "x" * 60 if most == 100_000 else "\u1234" * 80 if most == 2_000 else "\U00012345" * 300
-        body = {"about": [name] * most, "value": MOST_RATE, "comment": "\U00012345" * 2_000}
+        body: dict[str, object] = {"comment": "\U00012345" * 2_000}
+        for name, field in verb.body.model_json_schema()["properties"].items():
+            most = field.get("maxItems", 0)
+            names = field.get("items", {}).get("type") == "string"
+            told: object = "x" * 60 if most == 100_000 else "\u1234" * 80 if names else 2**31 - 1
+            body.setdefault(name, [told] * most if most else "\u1234" * field.get("maxLength", 40))
+        if "replacements" in body:
+            body["replacements"] = {str(2**31 - 1 - number): 2**31 - 1 for number in range(1_000)}
         assert len(json.dumps(body)) < verb.body.most_bytes
 
     def test_a_session_takes_four_kibibytes_and_every_order_has_a_bound(self) -> None:
@@ -309,8 +321,8 @@ class TestGuards:
         "body",
         [
             {f"key-{number}": 0 for number in range(20)},
-            {"about": list(range(1_000))},
-            {"about": [str(number) for number in range(100_001)]},
+            {"partitions": list(range(1_000))},
+            {"partitions": [str(number) for number in range(100_001)]},
             {"k" * 1_000_000: 1},
         ],
         ids=["keys", "types", "many", "long"],

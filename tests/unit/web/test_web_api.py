@@ -20,7 +20,8 @@ from web_yard import START_MS, Yard
 from shunter import __version__
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.cli.main import main
-from shunter.model.service import OrderKind, Refusal
+from shunter.formats.service_records import encode_body
+from shunter.model.service import IntentKind, OrderKind, Refusal, ServiceOrder
 from shunter.views.service import render
 from shunter.web.answers import model_of
 from shunter.web.ordering import VERBS
@@ -41,7 +42,7 @@ READ = {
     "/api/v1/clusters/{name}/executions/{execution}/moves": f"{CLUSTER}/executions/1/moves?search=topic&limit=2",
     "/api/v1/clusters/{name}/forecasts": f"{CLUSTER}/forecasts",
     "/api/v1/clusters/{name}/preview": f"{CLUSTER}/preview?verb=rollback&partition=topic-001-0",
-    "/api/v1/fleet/preview": "/api/v1/fleet/preview?verb=pause-all",
+    "/api/v1/fleet/preview": "/api/v1/fleet/preview?verb=pause",
     "/api/v1/clusters/{name}/proposals": f"{CLUSTER}/proposals?ended=true",
     "/api/v1/clusters/{name}/proposals/{proposal}": f"{CLUSTER}/proposals/prod-eu-1",
     "/api/v1/clusters/{name}/proposals/{proposal}/changes": f"{CLUSTER}/proposals/prod-eu-1/changes?limit=2",
@@ -90,7 +91,7 @@ class TestTheDocument:
         assert all(each["summary"] and each["description"] for each in operations)
         names = [each["operationId"] for each in operations]
         assert len(set(names)) == len(names)
-        assert {"fleet", "past-moves", "proposal", "drain", "fleet-pause-all", "fleet-timeline"} <= {*names}
+        assert {"fleet", "past-moves", "proposal", "intend", "fleet-pause", "fleet-timeline"} <= {*names}
         assert all(re.fullmatch("[a-z-]+", name) for name in names), "they are names in clients that are made of them"
 
     @pytest.mark.parametrize("path", READ)
@@ -303,42 +304,56 @@ class TestReading:
         assert (none.status_code, none.json()["type"]) == (404, "urn:shunter:not-found")
 
 
-TYPED: dict[str, tuple[dict[str, Any], tuple[str, ...], int | None]] = {
-    "approve": ({"proposal": "drain-1"}, ("drain-1",), None),
-    "limit": ({"bytes_per_s": 5_000_000}, (), 5_000_000),
-    "drain": ({"broker": 0}, ("0",), None),
-    "replace": ({"broker": 3, "by": 7}, ("3",), 7),
-    "freeze-topic": ({"topic": "audit-*"}, ("audit-*",), None),
-    "set-replication": ({"topic": "orders", "replicas": 3}, ("orders",), 3),
-    "hold": ({"scope": "drain"}, ("drain",), None),
-    "stop": ({"partitions": ["orders-3", "orders-4"]}, ("orders-3", "orders-4"), None),
+TYPED: dict[str, tuple[dict[str, Any], ServiceOrder]] = {
+    "approve": ({"proposal": "drain-1"}, ServiceOrder(OrderKind.APPROVE, proposal="drain-1")),
+    "limit": ({"bytes_per_s": 5_000_000}, ServiceOrder(OrderKind.LIMIT, bytes_per_s=5_000_000)),
+    "intend": (
+        {"intent": "replace", "replacements": {"3": 7}},
+        ServiceOrder(OrderKind.INTEND, intent=IntentKind.REPLACE, replacements=((3, 7),)),
+    ),
+    "withdraw": (
+        {"intent": "freeze-topic", "topics": ["audit-*"]},
+        ServiceOrder(OrderKind.WITHDRAW, intent=IntentKind.FREEZE_TOPIC, topics=("audit-*",)),
+    ),
+    "stop": (
+        {"partitions": ["orders-3", "orders-4"]},
+        ServiceOrder(OrderKind.STOP, partitions=("orders-3", "orders-4")),
+    ),
     "propose": (
         {"scope": "drain", "brokers": [3], "most_moves": 50, "without_topics": ["a", "b"], "band_percent": 5},
-        ("drain", "3", "band=5.0", "most-moves=50", "without-topics=a,b"),
-        None,
+        ServiceOrder(
+            OrderKind.PROPOSE, scope="drain", brokers=(3,), most_moves=50, without_topics=("a", "b"), band_percent=5
+        ),
     ),
 }
 
 
 class TestBodies:
     @pytest.mark.parametrize("verb", TYPED)
-    async def test_each_order_has_the_fields_of_its_verb(self, house: House, verb: str) -> None:
-        body, about, value = TYPED[verb]
+    async def test_each_order_has_the_fields_of_its_kind(self, house: House, verb: str) -> None:
+        body, order = TYPED[verb]
         async with client(house) as asker:
             answer = await asker.post(f"{CLUSTER}/{verb}", json=body | {"comment": "x"})
         assert answer.status_code in (200, 404, 409), answer.text
         kind = next(each for each in VERBS if each.kind.value == verb)
-        assert kind.body(**body).asked == (about, value)
-        assert kind.body(about=[*about], value=value).asked == (about, value)
+        assert kind.body(**body).order(kind.kind, "") == order
+        assert encode_body(order) == {
+            name: tuple(each) if isinstance(each, list) else each for name, each in body.items()
+        }
+
+    def test_every_field_of_an_order_is_in_a_body(self) -> None:
+        named = {name for verb in VERBS for name in verb.body.model_fields} - {"comment"}
+        assert named == {*ServiceOrder._fields} - {"kind", "cluster"}
 
     @pytest.mark.parametrize(
         ("verb", "body", "told"),
         [
-            ("drain", {"broker": 3, "about": ["3"]}, "broker: it is said by about or value, too"),
-            ("drain", {"broker": True}, "must be a number or null"),
-            ("drain", {"brokers": [3]}, "Extra inputs are not permitted"),
-            ("pause-all", {"broker": 3}, "Extra inputs are not permitted"),
-            ("set-replication", {"topic": "t", "replicas": 0}, "greater than or equal to 1"),
+            ("intend", {"intent": "drain", "brokers": [True]}, "must be a number or null"),
+            ("intend", {"intent": "drain", "broker": 3}, "Extra inputs are not permitted"),
+            ("intend", {"intent": "explode", "brokers": [3]}, "Input should be 'drain', 'demote'"),
+            ("pause", {"brokers": [3]}, "Extra inputs are not permitted"),
+            ("intend", {"intent": "replication", "topics": ["t"], "replicas": 0}, "greater than or equal to 1"),
+            ("intend", {"intent": "replace", "replacements": {"three": 7}}, "String should match pattern"),
         ],
     )
     async def test_what_does_not_fit_is_refused(self, house: House, verb: str, body: dict[str, Any], told: str) -> None:
@@ -348,12 +363,17 @@ class TestBodies:
         assert told in answer.json()["detail"]
         assert house.yard.orders == []
 
+    async def test_partitions_are_no_order_to_the_fleet(self, house: House) -> None:
+        async with client(house) as asker:
+            answer = await asker.post("/api/v1/fleet/pause", json={"partitions": ["orders-3"]})
+        assert (answer.status_code, house.yard.orders) == (400, [])
+
 
 class TestASketch:
     async def test_it_is_as_the_document_says_and_keeps_nothing(self, house: House) -> None:
         async with client(house, AccessRole.OPERATE) as asker:
-            answer = await asker.post(f"{CLUSTER}/sketch", json={"about": ["rebalance"]})
-            refused = await asker.post(f"{CLUSTER}/sketch", json={"about": ["nonsense"]})
+            answer = await asker.post(f"{CLUSTER}/sketch", json={"scope": "rebalance"})
+            refused = await asker.post(f"{CLUSTER}/sketch", json={"scope": "nonsense"})
         document = house.application.openapi()
         validate(document, "/api/v1/clusters/{name}/sketch", answer.json(), "post")
         assert (answer.json()["proposal"]["changes"], answer.json()["proposal"]["moves"]) == ([], 400)
@@ -362,14 +382,14 @@ class TestASketch:
 
     async def test_it_needs_more_than_to_look(self, house: House) -> None:
         async with client(house, AccessRole.READ) as asker:
-            assert (await asker.post(f"{CLUSTER}/sketch", json={"about": ["rebalance"]})).status_code == 403
+            assert (await asker.post(f"{CLUSTER}/sketch", json={"scope": "rebalance"})).status_code == 403
 
     async def test_the_command_line_asks_for_one_over_http(self, tmp_path: Path) -> None:
         secret = add_token(tmp_path / "tokens.json", "anna", AccessRole.OPERATE, None)
         (tmp_path / "secret").write_text(secret)
         options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
         async with serving(Yard().front, options) as address:
-            command = ["serve", "propose", "rebalance", "--dry-run", "--cluster", "prod-eu", "--server", address]
+            command = ["propose", "rebalance", "--dry-run", "--cluster", "prod-eu", "--service", address]
             told = await asyncio.to_thread(
                 CliRunner().invoke, main, [*command, "--token-file", str(tmp_path / "secret"), "--json"]
             )
@@ -381,10 +401,10 @@ class TestASketch:
 class TestOrders:
     async def test_a_key_makes_an_order_one(self, house: House) -> None:
         async with client(house) as asker:
-            body = {"about": ["prod-eu-1"], "comment": "go"}
+            body = {"proposal": "prod-eu-1", "comment": "go"}
             first = await asker.post(f"{CLUSTER}/approve", json=body, headers={"idempotency-key": "k1"})
             again = await asker.post(f"{CLUSTER}/approve", json=body, headers={"idempotency-key": "k1"})
-            other = await asker.post(f"{CLUSTER}/approve", json={"about": ["x"]}, headers={"idempotency-key": "k1"})
+            other = await asker.post(f"{CLUSTER}/approve", json={"proposal": "x"}, headers={"idempotency-key": "k1"})
             late = await asker.post(f"{CLUSTER}/approve", json=body, headers={"idempotency-key": "k2"})
         assert first.json() == again.json()
         assert [each[1].comment for each in house.yard.orders] == ["go"]
@@ -393,7 +413,7 @@ class TestOrders:
 
     async def test_the_kill_switch_is_for_the_fleet_too(self, house: House) -> None:
         async with client(house) as asker:
-            assert (await asker.post("/api/v1/fleet/pause-all", json={"comment": "fire"})).status_code == 200
+            assert (await asker.post("/api/v1/fleet/pause", json={"comment": "fire"})).status_code == 200
             fleet = (await asker.get("/api/v1/fleet")).json()
         assert (fleet["paused"]["who"], fleet["paused"]["comment"]) == ("administerr", "fire")
 
@@ -403,12 +423,11 @@ class TestOrders:
             b"",
             b"nonsense",
             b"[]",
-            b'{"about": "one"}',
-            b'{"value": -1}',
-            b'{"value": true}',
-            b'{"value": "5"}',
-            b'{"value": 1e16}',
-            b'{"value": 1.5}',
+            b'{"bytes_per_s": -1}',
+            b'{"bytes_per_s": true}',
+            b'{"bytes_per_s": "5"}',
+            b'{"bytes_per_s": 1e16}',
+            b'{"bytes_per_s": 1.5}',
             b'{"surprise": 1}',
             b'{"comment": 1}',
             b"\xff",
@@ -416,16 +435,16 @@ class TestOrders:
     )
     async def test_a_body_that_is_none_is_refused(self, house: House, body: bytes) -> None:
         async with client(house, **{"content-type": "application/json"}) as asker:
-            answer = await asker.post(f"{CLUSTER}/pause", content=body)
+            answer = await asker.post(f"{CLUSTER}/limit", content=body)
         assert answer.status_code == 400
         assert answer.headers["content-type"] == "application/problem+json"
         assert house.yard.orders == []
 
     async def test_a_number_is_a_number_however_it_is_written(self, house: House) -> None:
         async with client(house, **{"content-type": "application/json"}) as asker:
-            answer = await asker.post(f"{CLUSTER}/limit", content=b'{"value": 5e6}')
+            answer = await asker.post(f"{CLUSTER}/limit", content=b'{"bytes_per_s": 5e6}')
         assert answer.status_code == 200
-        assert house.yard.orders[-1][0].value == 5_000_000
+        assert house.yard.orders[-1][0].bytes_per_s == 5_000_000
 
     async def test_a_method_that_is_none_is_told_all_that_there_are(self, house: House) -> None:
         async with client(house) as asker:

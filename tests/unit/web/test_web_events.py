@@ -179,7 +179,7 @@ class TestServing:
             assert "Shunter" in (await client.get("/")).text
             below = (await client.get("/clusters/prod-eu/moves")).text
             assert below.replace('"../../', '"') == (await client.get("/")).text
-            assert (await client.post("/api/v1/fleet/pause-all", json={})).status_code == 403
+            assert (await client.post("/api/v1/fleet/pause", json={})).status_code == 403
 
     async def test_it_ends_while_pages_are_open(self) -> None:
         yard = Yard()

@@ -76,7 +76,7 @@ class Watched:
         while loop.time() < until:
             number += 1
             began = loop.time()
-            await order_service(self.folder, PAUSE, "", f"k{number}")
+            await order_service(self.folder / SOCKET, PAUSE, "", f"k{number}")
             self.orders.append(loop.time() - began)
             await self.after(0.05)
 

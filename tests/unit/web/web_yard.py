@@ -17,11 +17,11 @@ from web_journal import past_and_present
 from shunter.app.evaluation.policy import KeptCluster, ModelPlace
 from shunter.app.executor.session import Target
 from shunter.app.service.front import Front
-from shunter.app.service.orders import GIVEN, TAKEN_BACK
 from shunter.app.service.published import Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
 from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Held, OpenExecution, Reach, ServiceRole
+from shunter.core.keeper.intents import named_by
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import doing_about, severity_of, situation
 from shunter.core.keeper.words import hold_of
@@ -119,7 +119,7 @@ class Yard:
 
     def fleet(self) -> FleetView:
         rows = tuple(self.published.page(name).row for name in self.sizes)
-        orders = (OrderKind.PAUSE_ALL,) if self.paused is None else (OrderKind.RESUME_ALL,)
+        orders = (OrderKind.PAUSE,) if self.paused is None else (OrderKind.RESUME,)
         around = FleetAround("yard:1", self.paused, orders, "", self.trouble)
         return view_fleet(self.published.version, self.now_ms(), rows, around)
 
@@ -168,10 +168,10 @@ class Yard:
             return ControllersView(self.now_ms())
         return ControllersView(self.now_ms(), self.controlling)
 
-    async def sketch(self, cluster: str, about: tuple[str, ...], _replicas: int | None, who: str) -> KeptProposalView:
-        if about[:1] == ("nonsense",):
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
+        if order.scope == "nonsense":
             raise OrderRefused(Refusal.INVALID, "'nonsense' is no scope")
-        made = self._proposal(cluster, about[0] if about else "rebalance")
+        made = self._proposal(order.cluster, order.scope or "rebalance")
         return KeptProposalView(replace(made, id=f"sketch-{who}"), 1, 5_400_000)
 
     def preview(self, order: ServiceOrder, who: str) -> OrderPreview:
@@ -183,7 +183,7 @@ class Yard:
     def _named(self, order: ServiceOrder) -> list[MoveView]:
         rows = self.published.moves(order.cluster or next(iter(self.sizes))).moves
         mine = [row for row in rows if row.whose == OURS and row.state in OPEN_STATES]
-        return [row for row in mine if not order.about or row.partition in order.about]
+        return [row for row in mine if not order.partitions or row.partition in order.partitions]
 
     # ---- what it does
 
@@ -217,32 +217,28 @@ class Yard:
 
     def _obey(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         kind, name = order.kind, order.cluster
-        if kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+        if order.is_switch and not (kind is OrderKind.RESUME and self._paused(name) is None):
             switch = KillSwitch(name, signature.who, self.now_ms(), signature.comment)
-            self._switch(name, switch if kind is OrderKind.PAUSE_ALL else None)
-            return OrderDone("paused" if kind is OrderKind.PAUSE_ALL else "resumed")
+            self._switch(name, switch if kind is OrderKind.PAUSE else None)
+            return OrderDone("paused" if kind is OrderKind.PAUSE else "resumed")
         if not name:
             raise OrderRefused(Refusal.INVALID, f"{kind.value} needs a cluster")
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
             return self._decide(order, signature)
         if kind is OrderKind.PROPOSE:
-            if not order.about:
+            if not order.scope:
                 raise OrderRefused(Refusal.INVALID, "propose needs a scope")
-            made = self._proposal(name, order.about[0])
+            made = self._proposal(name, order.scope)
             self.kept[name].append(made)
             return OrderDone(f"proposal {made.id} waits for approval", made.id)
         if kind is OrderKind.LIMIT:
-            self.published.show(name, moves=replace(self.published.moves(name), limit=order.value))
-            return OrderDone(
-                "the throttle is lifted" if order.value is None else f"the throttle is {order.value} bytes/s"
-            )
-        if kind is OrderKind.BOUND:
-            given = {
-                name.replace("-", "_"): int(value) for name, _, value in (each.partition("=") for each in order.about)
-            }
-            view = self.published.moves(name)
-            self.published.show(name, moves=replace(view, bounds={**view.bounds, **given}))
-            return OrderDone(f"from now on: {', '.join(order.about)}")
+            view, rate = self.published.moves(name), order.bytes_per_s
+            given = {name: value for name, value in order.body.items() if name != "bytes_per_s"}
+            limit = view.limit if rate is None else rate or None
+            self.published.show(name, moves=replace(view, limit=limit, bounds={**view.bounds, **given}))
+            if given:
+                return OrderDone(f"from now on: {', '.join(order.about)}")
+            return OrderDone("the throttle is lifted" if not rate else f"the throttle is {rate} bytes/s")
         states = {
             OrderKind.STOP: "stopped",
             OrderKind.PAUSE: "paused",
@@ -250,8 +246,11 @@ class Yard:
             OrderKind.ROLL_BACK: "rolled-back",
         }
         if kind in states:
-            return self._turn(name, order.about, states[kind])
+            return self._turn(name, order.partitions, states[kind])
         return self._intend(order, signature)
+
+    def _paused(self, name: str) -> KillSwitch | None:
+        return self.published.page(name).row.paused if name else self.paused
 
     def _switch(self, name: str, switch: KillSwitch | None) -> None:
         if not name:
@@ -261,9 +260,9 @@ class Yard:
 
     def _decide(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         every = self.kept[order.cluster]
-        at = next((index for index, each in enumerate(every) if (each.id,) == order.about), None)
+        at = next((index for index, each in enumerate(every) if each.id == order.proposal), None)
         if at is None:
-            raise OrderRefused(Refusal.NOT_FOUND, f"there is no proposal {', '.join(order.about)} of {order.cluster}")
+            raise OrderRefused(Refusal.NOT_FOUND, f"there is no proposal {order.proposal} of {order.cluster}")
         if every[at].state is not ProposalState.WAITING:
             raise OrderRefused(Refusal.ALREADY_DECIDED, f"proposal {every[at].id} is {every[at].state.value} already")
         yes = order.kind is OrderKind.APPROVE
@@ -293,16 +292,13 @@ class Yard:
 
     def _intend(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         page = self.published.page(order.cluster)
-        kind = GIVEN.get(order.kind) or TAKEN_BACK.get(order.kind)
-        if kind is None:
+        if order.kind is OrderKind.CLEAR_THROTTLES:
             return OrderDone(f"{order.kind.value}: done")
-        if len(order.about) != 1:
-            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: a broker or a topic is wanted")
-        about, value = order.about[0], order.value
-        given = order.kind in GIVEN and (kind is not IntentKind.REPLICATION or value is not None)
+        given = order.kind is OrderKind.INTEND
+        kind, about, value = named_by(order, gives=given)[0]
         kept = tuple(each for each in page.intents if (each.kind, each.about) != (kind, about))
         if given:
-            made = KeptIntent(kind, about, value or 0, signature.who, self.now_ms(), signature.comment)
+            made = KeptIntent(kind, about, value, signature.who, self.now_ms(), signature.comment)
             kept = (*kept, made)
         elif len(kept) == len(page.intents):
             raise OrderRefused(Refusal.NOT_FOUND, f"there is no {kind.value} of {about} in {order.cluster}")
@@ -311,7 +307,7 @@ class Yard:
         )
         self.published.show(order.cluster, replace(page, brokers=brokers, intents=kept))
         self.stand(order.cluster, holds=tuple(hold_of(each) for each in kept if each.kind is IntentKind.HOLD))
-        return OrderDone(f"{order.kind.value} {about}: kept to from now on")
+        return OrderDone(f"{order.kind.value} {kind.value} {about}: kept to from now on")
 
     def tick(self, name: str = "") -> None:
         """Let the moves of a cluster go on by a second's worth."""

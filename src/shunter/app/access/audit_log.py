@@ -49,10 +49,9 @@ class AuditLine:
     verb: str
     cluster: str = ""
     about: tuple[str, ...] = ()
-    """The first of its objects."""
+    """The first words of what it asks for."""
     named: int = 0
-    """The number of its objects."""
-    value: int | None = None
+    """The number of these words."""
     comment: str = ""
 
 
@@ -105,9 +104,8 @@ class AuditLog:
             peer=peer,
             verb=order.kind.value,
             cluster=order.cluster,
-            about=order.about[:MOST_NAMED],
-            named=len(order.about),
-            value=order.value,
+            about=(about := order.about)[:MOST_NAMED],
+            named=len(about),
             comment=signature.comment,
         )
         try:

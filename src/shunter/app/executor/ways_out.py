@@ -11,16 +11,15 @@ from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.model.notice import Notice
 from shunter.views.execution import ExecutionView
 
-_VERB = re.compile(r"`shunter (rollback|stop|resume|pause|limit)`")
-"""Verbs that the service has too, as an order to all moves."""
-_OTHER = re.compile(r"`(shunter (?!serve )[^`]+)`")
+_VERB = re.compile(r"`(shunter (?!withdraw )(?![^`]*--service)[^`]+)`")
+"""Verbs that speak to the driver, not to a service."""
 _PHRASES = (
-    ("`shunter throttles clear`", "`shunter serve clear-throttles`"),
+    ("`shunter throttles clear`", "`shunter throttles clear --service SERVICE`"),
     (", or if it is dead say --take-over-cluster", "; if it is dead, this service takes over by itself"),
     (", or say --take-over-cluster to go on without a claim", "; this service tries again by itself"),
     ("; or `--take-over-cluster` takes the journal from it", ""),
 )
-"""`serve` has no flag `--take-over-cluster`: it tries again, and a claim ends with its process."""
+"""A service has no flag `--take-over-cluster`: it tries again, and a claim ends with its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ class WaysOut:
         """A sentence of the executor whose ways out can be typed as they are."""
         for theirs, ours in _PHRASES:
             text = text.replace(theirs, ours)
-        return _OTHER.sub(rf"`\1 {self.place}`", _VERB.sub(r"`shunter serve \1`", text))
+        return _VERB.sub(rf"`\1 {self.place}`", text)
 
     def view(self, view: ExecutionView) -> ExecutionView:
         """A view of the execution, likewise."""

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from shunter.core.planning.balance import plan
-from shunter.core.planning.bounds import JOINTLY, Bound, byte_bound, joint_bound
+from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted, named
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
@@ -208,7 +208,7 @@ def _bounds(made: BalancedPlan, asked: str) -> tuple[Bound | None, Bound | None]
     if asked == "none" or made.request.scope in _UNBOUND:
         return None, None
     simple = byte_bound(made.cluster, made.request, made.targets)
-    if asked == "lp" and made.request.scope in JOINTLY:
+    if asked == "lp" and made.request.scope in BALANCING:
         return simple, joint_bound(made.cluster, made.targets)
     return simple, None
 

@@ -13,42 +13,39 @@ TURNS = {
     OrderKind.RESUME: CommandKind.RESUME,
     OrderKind.ROLL_BACK: CommandKind.ROLL_BACK,
 }
-_BOUNDS = {name.replace("_", "-"): name for name in BOUNDS}
-"""Bounds as orders name them, and as the executor does."""
+
+
+def commands_for(order: ServiceOrder, signature: Signature) -> tuple[Command, ...]:
+    """The executor's commands for an order to the service. The last one has its key: a lookup finds it if all are done.
+
+    Raises:
+        OrderRefused: a name is not a partition's, or a limit makes no sense.
+    """
+    if order.kind is not OrderKind.LIMIT:
+        return (command_for(order, signature),)
+    bounds = tuple((name, most) for name in BOUNDS if (most := getattr(order, name)) is not None)
+    rate, who = order.bytes_per_s, signature.who
+    troubles = [*([rate_trouble(rate)] if rate else []), *(bound_trouble(most) for _name, most in bounds)]
+    if trouble := next(filter(None, troubles), ""):
+        raise OrderRefused(Refusal.INVALID, f"limit: {trouble}")
+    limit = [] if rate is None else [Command(CommandKind.LIMIT, bytes_per_s=rate or None, given_by=who)]
+    found = [*limit, *([Command(CommandKind.BOUND, bounds=bounds, given_by=who)] if bounds else [])]
+    if not found:
+        wanted = ", ".join(("bytes_per_s", *BOUNDS))
+        raise OrderRefused(Refusal.INVALID, f"limit: say what to limit by one of {wanted}; 0: no limit")
+    return (*found[:-1], found[-1]._replace(key=signature.key))
 
 
 def command_for(order: ServiceOrder, signature: Signature) -> Command:
-    """The executor's command for an order to the service.
+    """The executor's command for an order that turns moves.
 
     Raises:
-        OrderRefused: a name is not a partition's, the limit is below 1, or a bound makes no sense.
+        OrderRefused: a name is not a partition's.
     """
-    if order.kind is OrderKind.LIMIT:
-        if order.value is not None and (trouble := rate_trouble(order.value)):
-            raise OrderRefused(Refusal.INVALID, f"limit: {trouble}, or no value to lift the limit")
-        return Command(CommandKind.LIMIT, bytes_per_s=order.value, given_by=signature.who, key=signature.key)
-    if order.kind is OrderKind.BOUND:
-        bounds = tuple(map(_bound, order.about))
-        if not bounds:
-            raise OrderRefused(
-                Refusal.INVALID, f"bound: a bound is wanted, as max-in=4; there are {', '.join(_BOUNDS)}"
-            )
-        return Command(CommandKind.BOUND, bounds=bounds, given_by=signature.who, key=signature.key)
     named = []
-    for name in order.about:
+    for name in order.partitions:
         topic, dash, number = name.rpartition("-")
         if not topic or not dash or not number.isdecimal():
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {name!r}: a partition is wanted, as orders-3")
         named.append(TopicPartition(topic, int(number)))
     return Command(TURNS[order.kind], tuple(named), given_by=signature.who, key=signature.key)
-
-
-def _bound(item: str) -> tuple[str, int]:
-    """The field of the executor's options, and its new value, for a bound as `max-in=4`."""
-    name, _, value = item.partition("=")
-    if name not in _BOUNDS:
-        raise OrderRefused(Refusal.INVALID, f"bound {item!r}: there are {', '.join(_BOUNDS)}, as max-in=4")
-    whole = int(value[:10]) if value.isdecimal() and value.isascii() else -1
-    if trouble := bound_trouble(whole):
-        raise OrderRefused(Refusal.INVALID, f"bound {item!r}: {trouble}")
-    return _BOUNDS[name], whole

@@ -75,7 +75,7 @@ class Backstage(Protocol):
         """Shunter's controllers of a cluster, if the policy file names them."""
         ...
 
-    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
         """Plan as a person asks; no proposal is kept."""
         ...
 
@@ -169,7 +169,7 @@ class Front:
         if order.cluster:
             self._known(order.cluster)
             known = {row.partition for row in self.moves(order.cluster).moves if row.whose == OURS}
-            unknown = sorted(set(order.about) - known)
+            unknown = sorted(set(order.partitions) - known)
             if unknown:
                 told = f"this service does not move in {order.cluster}: {', '.join(unknown)}"
                 raise OrderRefused(Refusal.NOT_FOUND, told)
@@ -264,16 +264,15 @@ class Front:
         """
         return await self._backstage.reports(self._known(name)).rows(report, search, offset, limit)
 
-    async def sketch(
-        self, name: str, about: tuple[str, ...], replicas: int | None = None, who: str = "somebody"
-    ) -> KeptProposalView:
-        """A dry run of `OrderKind.PROPOSE` with the same `about` and value: the moves of the plan, by the last look.
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
+        """A dry run of an order to propose a plan, or to give an intent: the moves of the plan, by the last look.
 
         Raises:
             OrderRefused: there is no such cluster, scope, broker or topic; nothing would change; or the cluster can't
                 be looked at now.
         """
-        return await self._backstage.sketch(self._known(name), about, replicas, who)
+        self._known(order.cluster)
+        return await self._backstage.sketch(order, who)
 
     async def order(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Carry an order out. When this returns, the order is durable.

@@ -48,6 +48,7 @@ from shunter.model.service import (
     KillSwitch,
     OrderRefused,
     ProposalState,
+    ServiceOrder,
     StoreBatch,
 )
 from shunter.views.contents import Contents
@@ -317,17 +318,16 @@ class ClusterKeeper(ClusterWords):
             return
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
 
-    async def sketch(self, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposal:
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposal:
         """Plan as a person asks, by the last look; no proposal is kept.
 
         Raises:
             OrderRefused: there is no such plan, nothing would change, or the cluster was not seen yet.
         """
-        refused = why_unobserved(self.facts())
-        if refused is not None:
+        if (refused := why_unobserved(self.facts())) is not None:
             raise OrderRefused(*refused)
         assert self._sighting is not None
-        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, about, replicas, who, self._memory))
+        return await self.parts.sketch(Wish(self.name, self._sighting, self.policy, order, who, self._memory))
 
     # ---- carrying out
 

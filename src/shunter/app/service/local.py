@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 from shunter.drivers.service.local_socket import Answering, ask_at_door
 from shunter.drivers.service.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
+from shunter.formats.service_records import decode_body, encode_body
 from shunter.model.service import USER, OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.service import service_json
 
@@ -42,24 +43,25 @@ async def _answer(front: Front, audit: AuditLog, request: dict[str, Any], user: 
     match request["ask"]:
         case "fleet":
             return front.fleet()
-        case "cluster":
-            return front.cluster(cluster)
         case "moves":
             return front.moves(cluster)
         case "preview":
-            return front.preview(ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"])), user)
+            return front.preview(_order(request), user)
         case "proposals":
             return await front.proposals(cluster, ended=bool(request.get("ended")))
         case "timeline":
             return await front.timeline(cluster, int(request.get("since_ms", 0)), None, int(request.get("most", 100)))
         case "sketch":
-            return await front.sketch(cluster, tuple(request["about"]), request["value"], user)
+            return await front.sketch(_order(request), user)
         case "order":
-            order = ServiceOrder(OrderKind(request["kind"]), cluster, tuple(request["about"]), request["value"])
             signature = Signature(user, str(request["comment"]), str(request["key"]), USER)
-            return await audit.order(front.order, order, signature, by="socket", peer="this host")
+            return await audit.order(front.order, _order(request), signature, by="socket", peer="this host")
         case other:
             raise ValueError(other)
+
+
+def _order(request: Mapping[str, Any]) -> ServiceOrder:
+    return decode_body(OrderKind(request["kind"]), str(request["cluster"]), request["body"])
 
 
 async def ask_service(place: Path | ServiceServer, ask: str, **parts: Any) -> Any:
@@ -71,7 +73,7 @@ async def ask_service(place: Path | ServiceServer, ask: str, **parts: Any) -> An
     """
     if isinstance(place, ServiceServer):
         return await asyncio.to_thread(_ask_server, place, ask, parts)
-    told = await ask_at_door(place / SOCKET, {"ask": ask, **parts})
+    told = await ask_at_door(place, {"ask": ask, **parts})
     if "refusal" in told:
         raise OrderRefused(Refusal(told["refusal"]), told["text"])
     return told["answer"]
@@ -90,18 +92,30 @@ def _ask_server(server: ServiceServer, ask: str, parts: Mapping[str, Any]) -> An
         case "timeline":
             return call_service(server, "GET", f"{at}/timeline?{urlencode({'most': parts['most']})}")
         case "preview":
-            asked = urlencode([("verb", parts["kind"]), *(("partition", name) for name in parts["about"])])
+            named = parts["body"].get("partitions", ())
+            asked = urlencode([("verb", parts["kind"]), *(("partition", name) for name in named)])
             return call_service(server, "GET", f"{at or '/fleet'}/preview?{asked}")
         case "sketch":
-            body = {"about": list(parts["about"]), "value": parts["value"]}
-            view = call_service(server, "POST", f"{at}/sketch", body)
+            view = call_service(server, "POST", f"{at}/sketch", parts["body"])
             del view["proposal"]["changes"]  # It is empty, because a sketch comes over HTTP without its partitions.
             return view
+        case "moves":
+            rows: list[Any] = []
+            after = "?limit=1000"
+            while after:
+                page = call_service(server, "GET", f"{at}/moves{after}")
+                rows, after = [*rows, *page["rows"]], page["next"]
+            return {"moves": rows}
         case "order":
-            body = {name: parts[name] for name in ("about", "value", "comment")}
+            body = {**parts["body"], "comment": parts["comment"]}
             return call_service(server, "POST", f"{at or '/fleet'}/{parts['kind']}", body, parts["key"])
         case _:
             raise OrderRefused(Refusal.INVALID, f"{ask} can't be asked over HTTP: ask on the service's host")
+
+
+def parts_of(order: ServiceOrder) -> dict[str, Any]:
+    """The parts of a request that is about an order."""
+    return {"kind": order.kind.value, "cluster": order.cluster, "body": encode_body(order)}
 
 
 async def order_service(place: Path | ServiceServer, order: ServiceOrder, comment: str, key: str) -> OrderDone:
@@ -111,9 +125,8 @@ async def order_service(place: Path | ServiceServer, order: ServiceOrder, commen
         DriverError: no service answers there, or it ended before it answered; the same key can safely be used again.
         OrderRefused: the order is not carried out.
     """
-    parts = {"kind": order.kind.value, "cluster": order.cluster, "about": order.about, "value": order.value}
     try:
-        told = await ask_service(place, "order", **parts, comment=comment, key=key)
+        told = await ask_service(place, "order", **parts_of(order), comment=comment, key=key)
     except DriverError as error:
         again = (
             f"; try again with --key {key}: an order with the same key is not carried out twice"
@@ -124,4 +137,4 @@ async def order_service(place: Path | ServiceServer, order: ServiceOrder, commen
     return OrderDone(told["text"], told["proposal"], tuple(told["undone"]))
 
 
-__all__ = ["SOCKET", "ServiceServer", "answering", "ask_service", "order_service"]
+__all__ = ["SOCKET", "ServiceServer", "answering", "ask_service", "order_service", "parts_of"]

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 from shunter.app.executor.ways_out import ways_out
-from shunter.app.service.commands import TURNS, command_for
+from shunter.app.service.commands import TURNS, command_for, commands_for
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
@@ -30,12 +30,11 @@ from shunter.app.service.previews import (
     told_theirs,
 )
 from shunter.app.service.records import Records
-from shunter.app.service.thinking import INTENT
 from shunter.app.service.words import AGAINST
 from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.docket import voted
-from shunter.core.keeper.intents import contradiction
+from shunter.core.keeper.intents import contradiction, named_by
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.words import DECLINED, Said, held, lifted_by
 from shunter.core.wording import counted, told_bytes
@@ -69,28 +68,7 @@ KEPT_WITHIN_S = 3.0
 SWITCH_WITHIN_S = 0.8
 """How long the answer to the kill switch waits for executors; pausing goes on after that."""
 
-GIVEN = {
-    OrderKind.DRAIN: IntentKind.DRAIN,
-    OrderKind.DEMOTE: IntentKind.DEMOTE,
-    OrderKind.REPLACE: IntentKind.REPLACE,
-    OrderKind.ADD: IntentKind.ADD,
-    OrderKind.FREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
-    OrderKind.FREEZE_BROKER: IntentKind.FREEZE_BROKER,
-    OrderKind.HOLD: IntentKind.HOLD,
-    OrderKind.SET_REPLICATION: IntentKind.REPLICATION,
-}
-"""Orders that give an intent."""
-TAKEN_BACK = {
-    OrderKind.UNDRAIN: IntentKind.DRAIN,
-    OrderKind.PROMOTE: IntentKind.DEMOTE,
-    OrderKind.UNREPLACE: IntentKind.REPLACE,
-    OrderKind.UNADD: IntentKind.ADD,
-    OrderKind.UNFREEZE_TOPIC: IntentKind.FREEZE_TOPIC,
-    OrderKind.UNFREEZE_BROKER: IntentKind.FREEZE_BROKER,
-    OrderKind.UNHOLD: IntentKind.HOLD,
-}
-"""Orders that take an intent back; `set-replication` without a value does so too."""
-_BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
+_BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.REPLACE, IntentKind.FREEZE_BROKER)
 
 
 class OrderDesk:
@@ -127,9 +105,9 @@ class OrderDesk:
         mine = [each for each in told if each.role not in (ServiceRole.STANDBY, ServiceRole.OBSERVES)]
         if not mine:
             return (), "; ".join(told_theirs([*self._keepers.values()]))
-        pause = [OrderKind.PAUSE_ALL] if self.fleet_switch is None and not all(each.unsure for each in mine) else []
+        pause = [OrderKind.PAUSE] if self.fleet_switch is None and not all(each.unsure for each in mine) else []
         paused = any(each.paused for each in mine)
-        resume = [OrderKind.RESUME_ALL] if paused and not self._records.trouble else []
+        resume = [OrderKind.RESUME] if paused and not self._records.trouble else []
         return (*pause, *resume), ""
 
     async def carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
@@ -155,12 +133,13 @@ class OrderDesk:
 
     async def _once(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         # The kill switch does not wait for the store, because a slow disk must not keep moves going.
-        patience_s = SWITCH_WITHIN_S / 4 if order.kind is OrderKind.PAUSE_ALL else None
+        throws = order.is_switch and order.kind is OrderKind.PAUSE
+        patience_s = SWITCH_WITHIN_S / 4 if throws else None
         try:
             async with asyncio.timeout(patience_s):
                 known = await self._records.read(lambda store: store.answer(signature.key))
         except (StoreFailed, TimeoutError):
-            if order.kind is not OrderKind.PAUSE_ALL:
+            if not throws:
                 raise
             return await self._carry_out(order, signature)
         if known is None:
@@ -192,33 +171,38 @@ class OrderDesk:
 
     async def _carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         kind = order.kind
-        if kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+        if self._is_switch(order):
             for each in self._keepers.values():
                 if order.cluster in ("", each.name):
                     each.see_lost_pause()
-        if kind is OrderKind.PAUSE_ALL:
-            return await self._pause_all(order, signature)
-        if kind is OrderKind.RESUME_ALL:
-            return await self._resume_all(order, signature)
+            return await (self._pause_all if kind is OrderKind.PAUSE else self._resume_all)(order, signature)
         keeper = self._keepers.get(order.cluster)
         if keeper is None:
             raise OrderRefused(Refusal.INVALID, f"{kind.value}: the order names no cluster: name one")
         see_taken(kind, keeper)
         if kind in (OrderKind.APPROVE, OrderKind.DECLINE):
             return await self._vote(keeper, order, signature)
-        if kind in GIVEN or kind in TAKEN_BACK:
+        if kind in (OrderKind.INTEND, OrderKind.WITHDRAW):
             return await self._intend(keeper, order, signature)
-        if kind in TURNS or kind in (OrderKind.LIMIT, OrderKind.BOUND):
+        if kind in TURNS or kind is OrderKind.LIMIT:
             return await self._turn(keeper, order, signature)
         if kind is OrderKind.CLEAR_THROTTLES:
             return await self._clear_throttles(keeper, order, signature)
         return await self._propose(keeper, order, signature)
 
+    def _is_switch(self, order: ServiceOrder) -> bool:
+        """Whether an order throws or lifts the kill switch. Without a switch, a resume is of moves paused by name."""
+        keeper = self._keepers.get(order.cluster)
+        by_name = keeper is not None and keeper.switch is None and _paused_by_name(keeper)
+        return order.is_switch and not (order.kind is OrderKind.RESUME and by_name)
+
     # ---- proposals
 
     async def _vote(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         approves = order.kind is OrderKind.APPROVE
-        name = self._one(order, "a proposal")
+        name = order.proposal
+        if not name:
+            raise OrderRefused(Refusal.INVALID, f"{order.kind.value}: a proposal is wanted")
         event = keeper.event(order.kind.value, "", name, signature.who, signature.comment)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
@@ -248,9 +232,7 @@ class OrderDesk:
 
     async def _propose(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         """Keep a plan that a person asks for; it waits for approval like any other proposal."""
-        if order.about[:1] == (INTENT,):
-            raise OrderRefused(Refusal.INVALID, f"{INTENT} is for a dry run: give that order itself")
-        made = await keeper.sketch(order.about, order.value, signature.who)
+        made = await keeper.sketch(order._replace(intent=None), signature.who)
         async with keeper.lock:
             same = next((e.id for e in keeper.proposals.values() if e.scope == made.scope and e.state in UNBEGUN), None)
             if same is not None:
@@ -276,23 +258,22 @@ class OrderDesk:
     # ---- intents
 
     async def _intend(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
-        about = self._one(order, "a broker, a topic or a scope")
-        takes_back = order.kind in TAKEN_BACK or (order.kind is OrderKind.SET_REPLICATION and order.value is None)
-        kind = TAKEN_BACK.get(order.kind) or GIVEN[order.kind]
-        if kind in _BROKERS and not about.isdecimal():
-            raise OrderRefused(Refusal.INVALID, f"{order.kind.value} {about!r}: a broker's id is wanted")
-        if order.kind is OrderKind.REPLACE and order.value is None:
-            raise OrderRefused(
-                Refusal.INVALID, f"replace {about}: the new broker's id is missing; it is the order's value"
-            )
-        event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
-        if takes_back:
-            gone, told = self._taken_back(keeper, kind, about)
-            batch = StoreBatch(intents_gone=(gone,))
+        gives = order.kind is OrderKind.INTEND
+        named = named_by(order, gives=gives)
+        event = keeper.event(
+            order.kind.value, "", ", ".join(each[1] for each in named), signature.who, signature.comment
+        )
+        if gives:
+            intents = [KeptIntent(*each, signature.who, event.at_ms, signature.comment) for each in named]
+            against = contradiction(keeper.policy, *intents)
+            if against:
+                raise OrderRefused(Refusal.NOT_ALLOWED, against)
+            told = "; ".join([self._given(keeper, each) for each in intents])
+            batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
-            intent = KeptIntent(kind, about, order.value or 0, signature.who, event.at_ms, signature.comment)
-            told = self._given(keeper, intent)
-            batch = StoreBatch(intents=((keeper.name, intent),))
+            gone = [self._taken_back(keeper, kind, about) for kind, about, _value in named]
+            told = "; ".join(told for _intent, told in gone)
+            batch = StoreBatch(intents_gone=tuple(intent for intent, _told in gone))
         done = OrderDone(told)
         event = replace(event, text=f"{signature.who}: {told}")
         await self._write(keeper, replace(batch, events=(event,), answer=_answer(order, signature, event, done)))
@@ -300,14 +281,11 @@ class OrderDesk:
         return done
 
     def _given(self, keeper: ClusterKeeper, intent: KeptIntent) -> str:
-        against = contradiction(keeper.policy, intent)
-        if against:
-            raise OrderRefused(Refusal.NOT_ALLOWED, against)
         page = keeper.parts.published.page(keeper.name)
         known = {str(broker.id) for broker in page.brokers}
         up = {broker.id for broker in page.brokers if broker.live}
         # Only brokers that are added, or that replace another one, need not have joined yet.
-        if intent.kind in _BROKERS and intent.kind is not IntentKind.ADD and known and intent.about not in known:
+        if intent.kind in _BROKERS and known and intent.about not in known:
             told = f"{keeper.name} has no broker {intent.about}; it has {', '.join(sorted(known, key=int))}"
             raise OrderRefused(Refusal.NOT_FOUND, told)
         topics = {topic.name for topic in page.topics}
@@ -336,7 +314,7 @@ class OrderDesk:
         self, keeper: ClusterKeeper, kind: IntentKind, about: str
     ) -> tuple[tuple[str, IntentKind, str], str]:
         if any((each.kind, each.about) == (kind, about) for each in keeper.intents):
-            return (keeper.name, kind, about), f"{kind.value} of {about} is taken back"
+            return (keeper.name, kind, about), f"{kind.value} of {about} is withdrawn"
         intents, rails = keeper.cluster.policy.intents, keeper.cluster.policy.rails
         in_file: dict[IntentKind, tuple[str, ...]] = {
             IntentKind.DRAIN: tuple(map(str, intents.drain)),
@@ -357,15 +335,17 @@ class OrderDesk:
 
     async def _turn(self, keeper: ClusterKeeper, order: ServiceOrder, signature: Signature) -> OrderDone:
         driving = driven(keeper)
-        command = command_for(order, signature)
-        about = ", ".join(order.about) or "all moves"
+        commands = commands_for(order, signature)
+        about = ", ".join(order.partitions) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
         if signature.key:
             begun = KeyedAnswer(signature.key, encode_order(order), event.at_ms, None)
             await self._write(keeper, StoreBatch(answer=begun))
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S):
-                reply = await driving.command(command)
+                reply = await driving.command(commands[0])
+                for command in commands[1:] if reply.accepted else ():
+                    reply = replace(reply, text=f"{reply.text}; {(await driving.command(command)).text}")
         except TimeoutError:
             reply = CommandReply(
                 True, f"{keeper.name} does not answer its executor now: the order is done once it does"
@@ -384,7 +364,7 @@ class OrderDesk:
         event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
         if order.kind is OrderKind.PAUSE and keeper.switch is not None:
-            named = order.about or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
+            named = order.partitions or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
             batch = replace(batch, switches=(keeper.switch._replace(kept=(*keeper.switch.kept, *named)),))
         await self._write_after(keeper, batch)
         return done
@@ -399,14 +379,14 @@ class OrderDesk:
         said = Said(AGAINST[order.kind], signature.who, event.at_ms, signature.comment)
         try:
             async with asyncio.timeout(ANSWER_WITHIN_S), keeper.lock:
-                proposal, whole = keeper.turning(order.about)
+                proposal, whole = keeper.turning(order.partitions)
                 batch = StoreBatch()
                 if proposal is not None:
                     follows = keeper.against(proposal, said, whole=whole).told
                     told = f"{told}; {follows}" if follows else told
                     batch = keeper.turned(proposal, said, whole=whole)
                 done = OrderDone(told)
-                about = ", ".join(order.about) or "all moves"
+                about = ", ".join(order.partitions) or "all moves"
                 event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {told}")
                 answer = _answer(order, signature, event, done)
                 await self._write_after(keeper, replace(batch, events=(event,), answer=answer))
@@ -434,7 +414,7 @@ class OrderDesk:
         Raises:
             OrderRefused: the order would be refused, or it is none to moves.
         """
-        if order.kind in (OrderKind.PAUSE_ALL, OrderKind.RESUME_ALL):
+        if self._is_switch(order):
             return preview_of_switch(order, *taken_for(order, self._keepers))
         if order.kind not in TURNS:
             raise OrderRefused(Refusal.INVALID, f"{order.kind.value} is no order to moves")
@@ -545,13 +525,6 @@ class OrderDesk:
         except StoreFailed:
             for event in batch.events:
                 keeper.parts.tell(event)
-
-    def _one(self, order: ServiceOrder, what: str) -> str:
-        if len(order.about) != 1 or not order.about[0]:
-            raise OrderRefused(
-                Refusal.INVALID, f"{' '.join((order.kind.value, *order.about)).strip()}: {what} is wanted"
-            )
-        return order.about[0]
 
 
 def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:

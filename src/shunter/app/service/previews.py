@@ -30,7 +30,7 @@ def preview_of_switch(
     order: ServiceOrder, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]
 ) -> OrderPreview:
     """What the kill switch, or lifting it, would do."""
-    pausing = order.kind is OrderKind.PAUSE_ALL
+    pausing = order.kind is OrderKind.PAUSE
     told = (told_paused if pausing else told_resumed)(order.cluster, keepers, theirs).text
     moving = [each for each in keepers if each.driving is not None] if pausing else []
     found = [driven(each).price(Command(CommandKind.PAUSE)) for each in moving]
@@ -71,9 +71,9 @@ def taken_for(
     """
     if order.cluster:
         keeper = keepers[order.cluster]
-        see_taken(order.kind, keeper)
+        see_taken(order.kind, keeper, whole=True)
         return [keeper], []
-    pausing = order.kind is OrderKind.PAUSE_ALL
+    pausing = order.kind is OrderKind.PAUSE
     theirs = [
         each
         for each in keepers.values()
@@ -86,13 +86,13 @@ def taken_for(
     return mine, theirs
 
 
-def see_taken(kind: OrderKind, keeper: ClusterKeeper) -> None:
+def see_taken(kind: OrderKind, keeper: ClusterKeeper, *, whole: bool = False) -> None:
     """Refuse an order that can't be carried out here, by the same facts that every front end shows.
 
     Raises:
         OrderRefused: as `why_refused` says.
     """
-    refused = why_refused(kind, keeper.facts())
+    refused = why_refused(kind, keeper.facts(), whole=whole)
     if refused is not None:
         raise OrderRefused(*refused)
 
@@ -110,7 +110,7 @@ def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:
 def _told_one_of_theirs(keeper: ClusterKeeper) -> str:
     if keeper.known.held_by:
         return f"not {keeper.name}, which {keeper.known.held_by} drives: give the order there"
-    refused = why_refused(OrderKind.PAUSE_ALL, keeper.facts()) if keeper.facts().unsure else None
+    refused = why_refused(OrderKind.PAUSE, keeper.facts(), whole=True) if keeper.facts().unsure else None
     return f"not {keeper.name}, which is only observed" if refused is None else refused[1]
 
 

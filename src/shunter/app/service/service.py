@@ -203,10 +203,10 @@ class ClusterService:
         """The status of Shunter's controllers of a cluster."""
         return await self._controllers[cluster].view()
 
-    async def sketch(self, cluster: str, about: tuple[str, ...], replicas: int | None, who: str) -> KeptProposalView:
+    async def sketch(self, order: ServiceOrder, who: str) -> KeptProposalView:
         """Plan as a person asks; no proposal is kept."""
-        keeper = self.keepers[cluster]
-        made = await keeper.sketch(about, replicas, who)
+        keeper = self.keepers[order.cluster]
+        made = await keeper.sketch(order, who)
         return _viewed(made, keeper)
 
     def preview(self, order: ServiceOrder, who: str) -> OrderPreview:

@@ -15,11 +15,10 @@ from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.wishes import intended, wished
 from shunter.errors import ShunterError
 from shunter.model.keeper import KeeperPolicy, Memory
-from shunter.model.service import KeptProposal, LookGist, OrderRefused, Refusal
+from shunter.model.service import KeptProposal, LookGist, OrderRefused, Refusal, ServiceOrder
 from shunter.views.keeper_picture import SeenCluster, observation_of, observed_moves, page_of, safe_to_remove
 from shunter.views.service import KeptClusterView, MoveView
 
-INTENT = "intent"
 PIECE = 2_000
 """How many partitions are packed at a time, which takes about 10 ms."""
 Asked = TypeVar("Asked")
@@ -59,13 +58,12 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A plan that a person asks for, over the last look; `intent` and a kind ask what that intent would lead to."""
+    """A plan that a person asks for, over the last look; with an intent: what that intent would lead to."""
 
     name: str
     sighting: Sighting
     policy: KeeperPolicy
-    about: tuple[str, ...]
-    replicas: int | None
+    order: ServiceOrder
     who: str
     memory: Memory | None = None
     """What the last look left."""
@@ -77,9 +75,9 @@ def sketch(wish: Wish) -> KeptProposal:
     Raises:
         OrderRefused: there is no such plan, or nothing would change.
     """
-    if wish.about[:1] == (INTENT,):
-        return intended(wish.about[1:], wish.replicas, wish.sighting, wish.policy, wish.name, wish.memory)
-    return wished(wish.about, wish.replicas, wish.sighting, wish.policy, wish.name, wish.who)
+    if wish.order.intent is not None:
+        return intended(wish.order, wish.sighting, wish.policy, wish.name, wish.memory)
+    return wished(wish.order, wish.sighting, wish.policy, wish.name, wish.who)
 
 
 def think(question: LookQuestion) -> Thought:

@@ -100,6 +100,8 @@ PARTITION = Written("PARTITION", lambda text: parse_partitions((text,))[0])
 PLAN = click.Path(path_type=Path)
 """A plan's file. Whoever reads it says what is wrong with it, by the exit status of files (5)."""
 PROPERTIES = click.Path(exists=True, dir_okay=False, path_type=Path)
+NOTHING_OF_IT = "nothing that was named is being moved"
+"""The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
 yes_option = click.option("--yes", is_flag=True, help="Don't ask first; needed where there is no terminal to ask on.")
 
 
@@ -113,15 +115,24 @@ def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def wrapped(
         *args: Any, partitions: tuple[TopicPartition, ...], topics: tuple[str, ...], plan: Path | None, **rest: Any
     ) -> Any:
-        if sum(map(bool, (topics, plan, partitions))) > 1:
-            raise click.UsageError("name partitions, or --topic, or --plan: one of them")
-        try:
-            planned = () if plan is None else tuple(order.tp for order in read_plan(plan))
-        except FormatError as error:
-            sys.exit(told_error(error))
-        return command(*args, wanted=Wanted(partitions, topics, planned), **rest)
+        return command(*args, wanted=wanted_of(partitions, topics, plan), **rest)
 
     return wrapped
+
+
+def wanted_of(partitions: tuple[TopicPartition, ...], topics: tuple[str, ...], plan: Path | None) -> Wanted:
+    """The moves that arguments and options name.
+
+    Raises:
+        click.UsageError: they name moves in two ways.
+    """
+    if sum(map(bool, (topics, plan, partitions))) > 1:
+        raise click.UsageError("name partitions, or --topic, or --plan: one of them")
+    try:
+        planned = () if plan is None else tuple(order.tp for order in read_plan(plan))
+    except FormatError as error:
+        sys.exit(told_error(error))
+    return Wanted(partitions, topics, planned)
 
 
 async def require_named_journal(target: Target, place: JournalPlace) -> None:

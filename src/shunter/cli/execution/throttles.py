@@ -21,6 +21,7 @@ from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.options import cluster_options, yes_option
 from shunter.cli.leaving import run
 from shunter.cli.sections import Sections
+from shunter.cli.service.turning import clears, or_service
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import NAMED, counted
 
@@ -68,6 +69,7 @@ async def _list(target: Target, output: str) -> int:
 
 
 @throttles.command()
+@or_service(clears)
 @cluster_options
 @yes_option
 def clear(target: Target, *, yes: bool) -> None:
@@ -76,7 +78,8 @@ def clear(target: Target, *, yes: bool) -> None:
     A setting that the journal knows is restored as it was before, unless a move that is under way needs it. All other
     throttles are deleted, also those that another tool or person set. If they may hold moves between brokers, or copies
     between log dirs, that are under way, the question says which. A throttle that only some brokers show is set on
-    every broker first, because the controller does not know it.
+    every broker first, because the controller does not know it. A service removes those that no journal knows, while
+    nothing is being moved.
 
     \b
     Example:
@@ -98,7 +101,8 @@ async def _clear(target: Target, *, yes: bool) -> int:
         told = told_loose(len(loose), await held_now(target, loose))
         if not agreed(told, "Delete them?", yes=yes, as_json=False):
             return int(ExitCode.REFUSED)
-    click.echo(told_cleared(len(found), len(loose), await clear_throttles(target, found)))
+    for told in (await clear_throttles(target, found)).told():
+        click.echo(told)
     return int(ExitCode.DONE)
 
 
@@ -108,15 +112,6 @@ def told_loose(count: int, held: Sequence[str]) -> str:
         return f"{count} would be deleted"
     more = f"; and {len(held) - NAMED} more" if len(held) > NAMED else ""
     return f"{count} would be deleted, and this would go on without a limit: {'; '.join(held[:NAMED])}{more}"
-
-
-def told_cleared(found: int, deleted: int, restored: int) -> str:
-    """How many of the throttles were deleted, were restored, and stay."""
-    told = [f"{deleted} deleted"] if deleted else []
-    told += [f"{restored} restored as they were before"] if restored else []
-    stay = found - deleted - restored
-    told += [f"{stay} stay: their execution will restore them"] if stay else []
-    return "; ".join(told)
 
 
 @throttles.command()

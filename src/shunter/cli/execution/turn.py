@@ -27,6 +27,7 @@ from shunter.cli.execution.execute import run_session, told_order
 from shunter.cli.execution.named_moves import Wanted
 from shunter.cli.execution.options import (
     LIMIT,
+    NOTHING_OF_IT,
     bound_options,
     cluster_options,
     driver_options,
@@ -37,16 +38,16 @@ from shunter.cli.execution.options import (
 from shunter.cli.execution.submit import ALL_CAN, session_of, turn_others
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import is_on_command_line, worst_of
+from shunter.cli.service.turning import limits, or_service, turns
 from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import Command, CommandKind
 from shunter.model.partition import TopicPartition
+from shunter.model.service import OrderKind
 
 if TYPE_CHECKING:
     from shunter.app.executor.reassign_session import ReassignSession
 
-NOTHING_OF_IT = "nothing that was named is being moved"
-"""The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 force_option = click.option(
     "--force",
@@ -65,6 +66,7 @@ class NobodyDrives(ShunterError):
 
 
 @click.command()
+@or_service(turns(OrderKind.RESUME))
 @wanted_options
 @driver_options
 @yes_option
@@ -72,17 +74,20 @@ class NobodyDrives(ShunterError):
 def resume(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     """Let paused moves go on; after a crash, go on from the executor's journal.
 
-    With partitions, topics or a plan, only these moves go on; other paused moves stay paused.
+    With partitions, topics or a plan, only these moves go on; other paused moves stay paused. Without them a service
+    lifts its kill switch, of --cluster or of the whole fleet; moves that were paused by name stay paused.
 
     \b
     Examples:
       shunter resume --bootstrap-server kafka1:9092
       shunter resume orders-3 --bootstrap-server kafka1:9092
+      shunter resume --service http://127.0.0.1:8080
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _turn("resume", CommandKind.RESUME, target, wanted, yes=yes, as_json=as_json)
 
 
 @click.command()
+@or_service(turns(OrderKind.ROLL_BACK))
 @wanted_options
 @driver_options
 @force_option
@@ -94,16 +99,21 @@ def rollback(target: Target, wanted: Wanted, *, force: bool, yes: bool, as_json:
     Originals that were dropped are gone from disk, so they are fetched over the network. New replicas stay until enough
     originals are in sync: as many as min.insync.replicas asks for, or one with --force.
 
+    A service does not begin a plan again by itself that was rolled back or stopped: the order withdraws the intent that
+    asked for it, or holds its scope back until `shunter withdraw hold SCOPE`.
+
     \b
     Examples:
       shunter rollback --bootstrap-server kafka1:9092
       shunter rollback orders-3 orders-4 --bootstrap-server kafka1:9092 --yes
       shunter rollback --topic orders --bootstrap-server kafka1:9092
+      shunter rollback --service http://127.0.0.1:8080 --cluster prod
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _turn("rollback", CommandKind.ROLL_BACK, target, wanted, force=force, yes=yes, as_json=as_json)
 
 
 @click.command()
+@or_service(turns(OrderKind.STOP))
 @wanted_options
 @driver_options
 @click.option(
@@ -137,6 +147,7 @@ def stop(target: Target, wanted: Wanted, *, leave: bool, force: bool, yes: bool,
 
 
 @click.command()
+@or_service(turns(OrderKind.PAUSE))
 @wanted_options
 @cluster_options
 @yes_option
@@ -149,10 +160,14 @@ def pause(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     can't slow a copy down alone if other copies share its throttles: it cancels such a copy, and begins it again at
     `shunter resume`. It says first how much is copied again, and asks.
 
+    Without partitions, topics or a plan a service throws its kill switch, of --cluster or of the whole fleet: every move
+    is paused, and nothing begins until `shunter resume`, also after a restart. The kill switch never asks.
+
     \b
     Examples:
       shunter pause --bootstrap-server kafka1:9092
       shunter pause orders-3 --bootstrap-server kafka1:9092
+      shunter pause --service http://127.0.0.1:8080 --comment "incident 12"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     _turn("pause", CommandKind.PAUSE, target, wanted, yes=yes, as_json=as_json)
 
@@ -177,6 +192,7 @@ def relax(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
 
 
 @click.command()
+@or_service(limits)
 @click.argument("rate", type=LIMIT, required=False)
 @cluster_options
 @bound_options

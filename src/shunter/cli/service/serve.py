@@ -11,7 +11,7 @@ import click
 from shunter.app.state_folder import service_folder
 from shunter.cli.leaving import leave_with
 from shunter.cli.sections import Sections
-from shunter.cli.service import desired, orders
+from shunter.cli.service import looks
 from shunter.cli.service.page import page_options
 
 if TYPE_CHECKING:
@@ -33,21 +33,6 @@ class _Serve(Sections):
     sections={
         "Serve": ("init", "run", "schema"),
         "Look at a service that runs": ("status", "proposals", "events"),
-        "Decide": ("propose", "approve", "decline"),
-        "Turn moves": ("pause", "resume", "stop", "rollback", "limit", "clear-throttles"),
-        "Intents that stay": (
-            "drain",
-            "undrain",
-            "demote",
-            "promote",
-            "replace",
-            "unreplace",
-            "add",
-            "unadd",
-            "freeze",
-            "unfreeze",
-            "set-replication",
-        ),
     },
 )
 def serve() -> None:
@@ -57,11 +42,10 @@ def serve() -> None:
     Examples:
       shunter serve keeper.toml
       shunter serve status
-      shunter serve pause --all
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
 
-for _command in (*orders.COMMANDS, *desired.COMMANDS):
+for _command in looks.COMMANDS:
     serve.add_command(_command)
 
 

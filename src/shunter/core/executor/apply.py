@@ -166,7 +166,6 @@ def _step_begun(state: ExecutorState, entry: JournalEntry) -> None:
     move.passed |= {frozenset(record.before), frozenset(record.after), frozenset(record.before + record.after)}
     # A step that another tool began may lead elsewhere than this plan. Then it is treated as a step of a turned move.
     move.turned_at_ms = entry.at_ms if move.adopted and record.number == 1 and record.after != move.target else None
-    move.order = ()
     move.note(StepTrigger.BEGUN)
     if move.began_at_ms is None:
         move.began_at_ms = entry.at_ms
@@ -194,8 +193,8 @@ def _step_finished(state: ExecutorState, entry: JournalEntry) -> None:
     assert isinstance(record, StepFinished)
     move, step = _running_step(state, record.tp, record.number, entry)
     move.current, move.turned_at_ms = record.replicas, None
-    if step.cancels and record.replicas != step.after and set(record.replicas) == set(step.after):
-        move.order = step.after
+    lost = step.cancels and record.replicas != step.after and set(record.replicas) == set(step.after)
+    move.order = step.after if lost else ()
     move.copied_bytes += record.copied_bytes
     move.step, move.stepped_at_ms = None, entry.at_ms
     move.note(StepTrigger.FINISHED)
@@ -291,6 +290,8 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
         return
     if record.key.setting == CORDONED_LOG_DIRS:
         _cordon_left(state, record, throttle)
+        if not record.left:  # It is open when a look shows that; the controller may learn of it late.
+            state.cluster.cordoned |= {int(record.key.name)}
     former = state.given_back.get(record.key)
     ours = throttle.ours
     if former is not None and abs(entry.at_ms - former.at_ms) <= LATE_MS:

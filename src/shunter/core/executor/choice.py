@@ -44,7 +44,14 @@ class Waits(NamedTuple):
 Choice: TypeAlias = Begin | Reached | Waits
 
 
-def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Choice:
+def choose(
+    move: Move,
+    seen: ObservedPartition,
+    live: frozenset[BrokerId],
+    min_isr: int,
+    *,
+    closed: frozenset[BrokerId] = frozenset(),
+) -> Choice:
     """Choose what a move without a step under way does next.
 
     Args:
@@ -52,6 +59,7 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
         seen: The partition as last seen; no reassignment of it is under way.
         live: Brokers that are up.
         min_isr: The topic's min.insync.replicas.
+        closed: Brokers that Kafka takes in no target (`ExecutorState.closed`). If the goal names none, nor do the steps.
     """
     if move.order and set(move.order) == set(seen.replicas) and move.order != seen.replicas:
         return Begin(seen.replicas, move.order, "a cancel did not keep the order of replicas")
@@ -73,6 +81,8 @@ def choose(move: Move, seen: ObservedPartition, live: frozenset[BrokerId], min_i
     if isinstance(decided, Waiting):
         return Waits(describe_waiting(decided), decided.brokers, _missing(decided))
     after = folded(decided.replicas, move.goal)
+    if closed.isdisjoint(move.goal) and not closed.isdisjoint(after):
+        return _all_at_once(move, seen, live)
     if set(after) != set(seen.replicas):  # A change of the order alone needs no replica in sync.
         after = completable(move, after, seen, live, min_isr)
     if after == seen.replicas:
@@ -84,18 +94,48 @@ STEPS_AT_MOST = 1_000
 """No move has more steps, because each step adds or drops a replica, or writes the order."""
 
 
-def ahead(
-    move: Move, replicas: Replicas, live: frozenset[BrokerId], min_isr: int = 1
-) -> tuple[tuple[Begin, ...], Waits | None]:
-    """The steps that an open move has before it, and what it would wait for after them (None: it reaches its goal).
+def needed(before: Replicas, after: Replicas, *, needs_all: bool) -> Replicas:
+    """The replicas that have to be in sync before the cluster ends a step.
 
-    This assumes that dead brokers stay dead, and that every live replica is in sync before the next step.
+    That are all if the step makes the set smaller. Otherwise controllers from Kafka 4.3 on need those that are added
+    alone; older ones need all (`needs_all`). A change of the order alone needs none.
+
+    Source: KAFKA-19975; tried on Kafka 4.1.0, 4.2.2, 4.3.1 and 4.4.0.
+    """
+    if set(after) == set(before):
+        return ()
+    return after if needs_all or len(after) < len(before) else tuple(broker for broker in after if broker not in before)
+
+
+def needed_by(step: CurrentStep, *, needs_all: bool) -> Replicas:
+    """The replicas without which the cluster does not end a step that it may have.
+
+    The cluster may count the replicas of a step that took another one's place from there, so it may need all.
+    """
+    return step.after if step.redirected_from else needed(step.before, step.after, needs_all=needs_all)
+
+
+def ahead(
+    move: Move,
+    replicas: Replicas,
+    live: frozenset[BrokerId],
+    min_isr: int = 1,
+    *,
+    needs_all: bool = False,
+    closed: frozenset[BrokerId] = frozenset(),
+) -> tuple[tuple[Begin, ...], Waits | None]:
+    """The steps that an open move has before it, and what it would wait for in the last (None: it reaches its goal).
+
+    This assumes that dead brokers stay dead, and that every live replica is in sync before the next step. A step that
+    the cluster can't end without a dead broker is the last.
 
     Args:
         move: An open move; its direction says where it heads.
         replicas: The partition's replicas when the step under way, if there is one, has ended.
         live: Brokers that are up.
         min_isr: The live in-sync replicas that have to stay at the least.
+        needs_all: See `needed`.
+        closed: See `choose`.
 
     Raises:
         InvariantViolation: the steps would not end.
@@ -104,11 +144,16 @@ def ahead(
     for _ in range(STEPS_AT_MOST):
         isr = tuple(broker for broker in replicas if broker in live)
         seen = ObservedPartition(replicas, isr, isr[0] if isr else NO_LEADER)
-        chosen = choose(move, seen, live, min_isr)
+        chosen = choose(move, seen, live, min_isr, closed=closed)
         if not isinstance(chosen, Begin):
             return tuple(steps), chosen if isinstance(chosen, Waits) else None
         # Each step but the last adds or drops a replica, and no later step undoes that. So the loop ends.
         steps.append(chosen)
+        if dead := tuple(
+            broker for broker in needed(replicas, chosen.after, needs_all=needs_all) if broker not in live
+        ):
+            told = f"a step to {list(chosen.after)} needs {_brokers(dead)} in sync"
+            return tuple(steps), Waits(told, dead, len(dead))
         replicas = chosen.after
     raise InvariantViolation("the steps of a move end", tp=move.tp, replicas=replicas, goal=move.goal)
 
@@ -147,7 +192,7 @@ def undo(
     stops = put_off or move.direction is Direction.STOP
     kept = tuple(broker for broker in step.adding if broker in (seen.isr if stops else move.goal))
     if move.forced and stops and not step.cancels and _in_sync(step.after, seen, live) != step.after:
-        return _cancel(step, seen, live, min_isr, _turned(move), running=running)
+        return cancel_step(step, seen, live, min_isr, _turned(move), running=running)
     regretted = not stops and _regretted(move, seen, live, running=running)
     additions_stay = kept == step.adding and (bool(kept) or step.after == step.before)
     if additions_stay and not regretted:
@@ -170,18 +215,7 @@ def undo(
         return Begin(step.before, after, why)
     if kept and not stops:
         return None
-    return _cancel(step, seen, live, min_isr, why, running=running)
-
-
-def end_stranded(
-    step: CurrentStep, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int
-) -> Begin | Waits | None:
-    """Cancel a step that the cluster would never end, because it drops a replica that an earlier step was adding.
-
-    Only another target makes such a step. Kafka 4.3.1 and 4.4.0 list the replica as being added and as being removed,
-    and go on doing so for ever; 4.2.2 and earlier end the step at once (tried on each).
-    """
-    return _cancel(step, seen, live, min_isr, "the cluster does not end the step by itself", running=True)
+    return cancel_step(step, seen, live, min_isr, why, running=running)
 
 
 def _drops_go_on(step: CurrentStep, after: Replicas, *, running: bool) -> bool:
@@ -193,8 +227,14 @@ def _drops_go_on(step: CurrentStep, after: Replicas, *, running: bool) -> bool:
     return running and drops and set(step.before + step.adding) <= set(after)
 
 
-def _cancel(
-    step: CurrentStep, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int, why: str, *, running: bool
+def cancel_step(
+    step: CurrentStep,
+    seen: ObservedPartition,
+    live: frozenset[BrokerId],
+    min_isr: int,
+    why: str,
+    *,
+    running: bool = True,
 ) -> Begin | Waits | None:
     """Cancel a step by null, as soon as the replicas before it are enough without its additions.
 
@@ -285,14 +325,14 @@ def _healthy(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId
 
 
 def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> Choice:
-    """KIP-455: one request to the target; the controller keeps the old replicas to the end."""
-    dead = tuple(broker for broker in move.target if broker not in live and broker not in seen.replicas)
+    """KIP-455: one request to the goal; the controller keeps the old replicas to the end."""
+    dead = tuple(broker for broker in move.goal if broker not in live and broker not in seen.replicas)
     if dead:
         told = f"waits for {_brokers(dead)} to come back: not live, and part of the target"
         return Waits(told, dead, len(dead))
     if not any(_healthy(broker, seen, live) for broker in seen.replicas):
         return Waits("waits for a leader: no replica is live and in sync", seen.isr or seen.replicas, 1)
-    return Begin(seen.replicas, move.target, _reason(move, seen.replicas, move.target))
+    return Begin(seen.replicas, move.goal, _reason(move, seen.replicas, move.goal))
 
 
 def _situation(seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> Situation:

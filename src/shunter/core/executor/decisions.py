@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from shunter.core.executor.capacity import Capacity, in_order, told_unknown
-from shunter.core.executor.choice import Begin, Reached, Waits, blockers, choose, end_stranded, relax, undo
+from shunter.core.executor.capacity import SEEN_MS, Capacity, in_order, told_unknown
+from shunter.core.executor.choice import Begin, Reached, Waits, blockers, cancel_step, choose, needed_by, relax, undo
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.judgement import (
@@ -16,9 +16,11 @@ from shunter.core.executor.judgement import (
     LAG_MS,
     PATIENCE,
     Verdict,
+    catching_up,
     judge,
     patience,
     shows_the_past,
+    told_held,
     told_refusal,
 )
 from shunter.core.executor.places import TRIED, Awaiting, dead_copies, given_up, note_missed
@@ -27,7 +29,7 @@ from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttling.pausing import unheld
 from shunter.core.executor.throttling.throttles import Gate
-from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind
+from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind, told_closed
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
@@ -159,7 +161,7 @@ def _may_end(work: Pass, move: Move) -> bool:
 def _goes_on_after_all(move: Move) -> None:
     """A move that seemed to end before its goal does not, so it wants its log dirs again."""
     if move.log_dir_status.ends:
-        move.log_dir_status = replace(move.log_dir_status, ends=False)
+        move.log_dir_status = replace(move.log_dir_status, ends=False, done=False)
 
 
 def _close(work: Pass, move: Move, outcome: Outcome, reason: str, replicas: Replicas) -> None:
@@ -200,10 +202,12 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
     elif verdict is Verdict.TAKEN:
         work.write(move, StepAccepted(move.tp, step.number))
     elif verdict is Verdict.SEND:
+        if _take_back(work, move, seen, live):
+            return
         if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=False):
             return  # The cluster never had this step, and the step is no longer wanted.
         if absent:
-            move.waits = _held(work, absent, live)
+            move.waits = told_held(work.state.cluster, absent, work.now_ms)
             return
         move.note(StepTrigger.DUE)
     elif verdict is Verdict.CANCELLED:
@@ -217,6 +221,31 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         if move.status.doubt is not None:
             work.stale_topics.add(move.tp.topic)
         _decide_running(work, move, seen, live)
+
+
+def _take_back(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
+    """Drop a step that the cluster does not have and would refuse, as it names a closed broker; returns whether it does.
+
+    If the step took the place of one that may run, that one is cancelled.
+    """
+    step = move.step
+    assert step is not None
+    shut = None if step.cancels else told_closed(step.after, work.closed)
+    if shut is None:
+        return False
+    if not step.redirected_from:
+        work.write(move, StepDropped(move.tp, step.number, shut.text))
+        return True
+    return _undo(work, move, cancel_step(step, seen, live, work.state.least_in_sync(move), shut.text))
+
+
+def _undo(work: Pass, move: Move, undone: Begin | Waits | None) -> bool:
+    """Carry out what was decided about undoing a step; returns whether nothing else is due now."""
+    if isinstance(undone, Begin):
+        _begin(work, move, undone)
+    elif isinstance(undone, Waits):
+        move.waits = Wait(WaitKind.BROKERS, undone.reason)
+    return undone is not None
 
 
 def _give_up(work: Pass, move: Move, step: CurrentStep) -> None:
@@ -293,12 +322,8 @@ def _decide_turned(
     if cluster.topics_at_ms.get(move.tp.topic, -1) <= move.turned_at_ms:
         work.stale_topics.add(move.tp.topic)  # Before a step is undone, read again which replicas are live and in sync.
         return True
-    turned = undo(move, seen, live, work.state.least_in_sync(move), running=running, closed=work.closed)
-    if isinstance(turned, Begin):
-        _begin(work, move, turned)
-    elif isinstance(turned, Waits):
-        move.waits = Wait(WaitKind.BROKERS, turned.reason)
-    return turned is not None
+    undone = undo(move, seen, live, work.state.least_in_sync(move), running=running, closed=work.closed)
+    return _undo(work, move, undone)
 
 
 def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
@@ -311,27 +336,30 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         return
     ongoing = work.state.cluster.ongoing.get(move.tp)
     if ongoing is not None and ongoing.stranded:
-        ended = end_stranded(step, seen, live, work.state.least_in_sync(move))
-        if isinstance(ended, Begin):
-            _begin(work, move, ended)
-        elif isinstance(ended, Waits):
-            move.waits = Wait(WaitKind.BROKERS, ended.reason)
+        # It drops a replica that an earlier step was adding, as only another target makes a step do. Kafka 4.3.1 and
+        # 4.4.0 list the replica as being added and as being removed for ever; 4.2.2 ends the step at once (tried).
+        ended = cancel_step(
+            step, seen, live, work.state.least_in_sync(move), "the cluster does not end the step by itself"
+        )
+        _undo(work, move, ended)
         return
     holding = blockers(move, seen)
     copying = tuple(broker for broker in step.adding if broker not in seen.isr)
     if not holding:
         move.blocked_since_ms = None
-        move.waits = _catching_up(work, move, copying, live)
+        move.waits = catching_up(work.state.cluster, move, copying, work.now_ms)
         cluster = work.state.cluster
         if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
             step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
         return
-    held = _held(work, holding, live)
+    held = told_held(work.state.cluster, holding, work.now_ms)
     coming = [broker for broker in copying if broker in live and broker not in seen.offline]
-    # Controllers from Kafka 4.3 on end it without those that stay, unless it makes the set smaller.
     shrinks, comes = len(step.after) < len(step.before), bool(coming)
-    ends = work.state.cluster.needs_all is False and not shrinks and len(coming) == len(copying)
-    move.waits = _catching_up(work, move, copying, live) if ends or (comes and not shrinks) else held
+    needs = needed_by(step, needs_all=work.state.cluster.needs_all is not False)
+    ends = set(needs) <= {*coming, *seen.isr}
+    move.waits = (
+        catching_up(work.state.cluster, move, copying, work.now_ms) if ends or (comes and not shrinks) else held
+    )
     if comes or ends:  # It waits for nobody, so nothing is left out yet.
         move.blocked_since_ms = None
         return
@@ -369,34 +397,6 @@ def _lost(work: Pass, move: Move) -> str:
     sizes = work.state.cluster.sizes
     lost = sum(sizes[broker, move.tp].bytes for broker in move.step.adding if (broker, move.tp) in sizes)
     return f"{told_bytes(lost)} that it had are copied again later"
-
-
-def _catching_up(work: Pass, move: Move, copying: Replicas, live: frozenset[BrokerId]) -> Wait:
-    dead = tuple(broker for broker in copying if broker not in live)
-    if dead:
-        return _held(work, dead, live)
-    if not copying:
-        return Wait(WaitKind.NOTHING, "is about to end")
-    named = f"broker {', '.join(str(broker) for broker in copying)}"
-    if move.paused:
-        return Wait(WaitKind.RESUME, f"is paused: next to nothing is copied to {named}")
-    step, cluster = move.step, work.state.cluster
-    if step is not None and any(cluster.keeps_none(broker, move.tp, step.begun_at_ms) for broker in copying):
-        return Wait(WaitKind.BROKERS, f"waits: {named} makes no replica")
-    return Wait(WaitKind.NOTHING, f"{named} catches up")
-
-
-def _held(work: Pass, brokers: Replicas, live: frozenset[BrokerId]) -> Wait:
-    told: list[str] = []
-    steady: list[str] = []
-    for broker in brokers:
-        since = work.state.cluster.down_since_ms.get(broker)
-        state = f"broker {broker} is {'out of sync' if broker in live else 'down'}"
-        steady.append(state)
-        if broker not in live and since is not None:
-            state = f"broker {broker} has been down for at least {(work.now_ms - since) // 1000} s"
-        told.append(state)
-    return Wait(WaitKind.BROKERS, f"waits: {', '.join(told)}", f"waits: {', '.join(steady)}")
 
 
 def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> None:
@@ -453,7 +453,7 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         move.waits = Wait(WaitKind.RESUME, "is paused")
         move.election = move.election._replace(since_ms=None, due=False)
         return
-    choice = choose(move, seen, live, work.state.least_in_sync(move))
+    choice = choose(move, seen, live, work.state.least_in_sync(move), closed=work.closed)
     if isinstance(choice, Waits):
         move.waits = Wait(WaitKind.BROKERS, choice.reason)
         return
@@ -461,7 +461,8 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         _decide_reached(work, move, seen, choice)
         return
     adding = tuple(broker for broker in choice.after if broker not in seen.replicas)
-    refusal = _refusal(work, move, adding, capacity)
+    cluster.look_again(choice.after, work.now_ms - SEEN_MS, work.now_ms)
+    refusal = told_closed(choice.after, work.closed) or _refusal(work, move, adding, capacity)
     if refusal is not None:
         move.waits = refusal
         if refusal.kind is WaitKind.TURN:
@@ -591,6 +592,9 @@ def _brokers_of(move: Move) -> list[str]:
 
 
 def _begin(work: Pass, move: Move, choice: Begin) -> None:
-    move.waits = NO_WAIT
+    shut = None if choice.cancels else told_closed(choice.after, work.closed)
+    move.waits = shut or NO_WAIT
+    if shut is not None:
+        return
     record = StepBegun(move.tp, move.steps + 1, choice.before, choice.after, choice.reason, choice.cancels)
     work.write(move, record)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import Enum
 
-from shunter.core.executor.state import CurrentStep, Move
+from shunter.core.executor.state import CurrentStep, Move, ObservedCluster
 from shunter.core.executor.step_status import Standing, StepStatus, StepTrigger
+from shunter.core.executor.waits import Wait, WaitKind
 from shunter.model.execution import ObservedPartition, OngoingReassignment
 from shunter.model.partition import BrokerId, Replicas
 
@@ -137,10 +138,10 @@ def _may_be_late(step: CurrentStep, seen: ObservedPartition, status: StepStatus)
         return step.cancels and seen.replicas in step.redirected_from + step.perhaps_ended
     if not step.cancels or step.moved or seen.replicas != step.before:
         return False
-    return any(_order_after_cancel(step.before, target) != step.before for target in step.redirected_from)
+    return any(order_after_cancel(step.before, target) != step.before for target in step.redirected_from)
 
 
-def _order_after_cancel(before: Replicas, target: Replicas) -> Replicas:
+def order_after_cancel(before: Replicas, target: Replicas) -> Replicas:
     """The order in which Apache leaves the replicas of a reassignment that is cancelled."""
     return tuple(broker for broker in dict.fromkeys((*target, *before)) if broker in before)
 
@@ -188,6 +189,36 @@ def _judge_doubtful(
 def told_refusal(step: CurrentStep, why: str) -> str:
     """Say that the cluster refuses a step; `why` is Kafka's name of the error, and its message."""
     return f"the cluster refuses the step to {list(step.after)}: {why}"
+
+
+def catching_up(cluster: ObservedCluster, move: Move, copying: Replicas, now_ms: int) -> Wait:
+    """What a step that runs, and still copies these replicas, waits for."""
+    dead = tuple(broker for broker in copying if broker not in cluster.brokers)
+    if dead:
+        return told_held(cluster, dead, now_ms)
+    if not copying:
+        return Wait(WaitKind.NOTHING, "is about to end")
+    named = f"broker {', '.join(str(broker) for broker in copying)}"
+    if move.paused:
+        return Wait(WaitKind.RESUME, f"is paused: next to nothing is copied to {named}")
+    step = move.step
+    if step is not None and any(cluster.keeps_none(broker, move.tp, step.begun_at_ms) for broker in copying):
+        return Wait(WaitKind.BROKERS, f"waits: {named} makes no replica")
+    return Wait(WaitKind.NOTHING, f"{named} catches up")
+
+
+def told_held(cluster: ObservedCluster, brokers: Replicas, now_ms: int) -> Wait:
+    """The wait for brokers that are down or out of sync."""
+    told: list[str] = []
+    steady: list[str] = []
+    for broker in brokers:
+        live, since = broker in cluster.brokers, cluster.down_since_ms.get(broker)
+        state = f"broker {broker} is {'out of sync' if live else 'down'}"
+        steady.append(state)
+        if not live and since is not None:
+            state = f"broker {broker} has been down for at least {(now_ms - since) // 1000} s"
+        told.append(state)
+    return Wait(WaitKind.BROKERS, f"waits: {', '.join(told)}", f"waits: {', '.join(steady)}")
 
 
 def patience(move: Move, seen: ObservedPartition, ongoing: OngoingReassignment | None, *, timely: bool = True) -> int:

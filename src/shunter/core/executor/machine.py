@@ -42,7 +42,7 @@ from shunter.core.executor.throttling.throttles import (
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import LOG_DIR_RATE
 from shunter.core.wording import counted
-from shunter.errors import ErrorCode, InvariantViolation
+from shunter.errors import ErrorCode, InvariantViolation, told_code
 from shunter.model.execution import (
     ExecutionClosed,
     JournalEntry,
@@ -168,6 +168,7 @@ class Executor:
         self.loaded = True
         for entry in event.entries:
             apply(self.state, entry)
+        self.state.cluster.cordoned = frozenset()
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
         # Another process's clock may have been hours behind or ahead of this one's.
@@ -287,8 +288,7 @@ class Executor:
         cluster.futures.update(event.futures)
         cluster.broken = {broker: paths for broker, paths in cluster.broken.items() if broker not in answered}
         cluster.broken.update(event.broken)
-        cluster.spaces = {key: space for key, space in cluster.spaces.items() if key[0] not in answered}
-        cluster.spaces.update(event.spaces)
+        cluster.see_spaces(answered, event.spaces)
         for broker in event.brokers:
             cluster.spaces_at_ms[broker] = event.asked_at_ms
             cluster.room_wanted_ms.pop(broker, None)
@@ -328,12 +328,15 @@ class Executor:
         if step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
             move.note(StepTrigger.NOTHING_LEFT, self._now_ms)
             return
-        why = f"{code.name}: {told}"
+        why = told_code(code, told)
         if code not in _RETRIABLE:
             move.waits = Wait(WaitKind.OURSELVES, told_refusal(step, why))
         if code in (*_RETRIABLE, *_GONE):
             self._retry_later(move)  # Metadata will show whether the partition is gone.
             return
+        if code is ErrorCode.INVALID_REPLICA_ASSIGNMENT:  # A broker of it may have been cordoned.
+            self.state.cluster.look_again(step.after, self._now_ms, self._now_ms)
+            self.polls.log_dirs_due_ms = self._now_ms
         self._retry_later(move, refused=why)
         out.notices.append(Notice("step-refused", str(move.tp), move.waits.text))
 

@@ -74,6 +74,10 @@ class Polls:
         self.log_dirs_pending_ms = None
         self.log_dirs_due_ms = now_ms + max(LOG_DIRS_MS, cost_ms * LOG_DIRS_SHARE)
 
+    def log_dirs_pending(self, now_ms: int) -> bool:
+        """Whether sizes are asked for already. Another question's answer would be taken for theirs."""
+        return self.log_dirs_pending_ms is not None and now_ms < self.log_dirs_pending_ms + LOST_MS
+
     def on_failed(self, now_ms: int, what: str) -> None:
         """Note that a question got no answer."""
         if what == "list":
@@ -129,7 +133,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
         _ask_topics(polls, doubtful, now_ms, out, due=max(cluster.topics_at_ms[name] for name in doubtful) + FAILED_MS)
         out.wake(submission.judged_at_ms(now_ms))
         _tell_late(state, submission, now_ms, out)
-    elif not submission.sizes_asked:
+    elif not submission.sizes_asked and not polls.log_dirs_pending(now_ms):
         submission.sizes_asked = True
         asked = replicas_to_size(state, submission.event)
         for broker in involved_brokers(state, submission.event):
@@ -183,13 +187,16 @@ def _ask_topics(
 
 
 def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collected) -> None:
-    if polls.log_dirs_pending_ms is not None and now_ms < polls.log_dirs_pending_ms + LOST_MS:
+    if polls.log_dirs_pending(now_ms):
         return
     if now_ms < polls.log_dirs_due_ms:
         out.wake(polls.log_dirs_due_ms)
         return
+    unknown = set(state.cluster.room_wanted_ms)
+    if any(move.waits.kind is WaitKind.CORDON for move in state.open_moves()):
+        unknown |= state.cluster.cordoned
     asked: dict[BrokerId, list[TopicPartition]] = {
-        broker: [] for broker in state.cluster.room_wanted_ms if broker in state.cluster.brokers
+        broker: [] for broker in sorted(unknown) if broker in state.cluster.brokers
     }
     first: int | None = None
     for move in state.open_moves():

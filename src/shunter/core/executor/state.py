@@ -6,9 +6,9 @@ is lost with the process, and a new process regains it by observing the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
@@ -427,7 +427,10 @@ class ObservedCluster:
     )
     """When a broker that was asked about a partition last had no replica of it that it can read."""
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
-    """Log dirs that work, by each broker's last answer."""
+    """Log dirs that work, by each broker's last answer. `see_spaces` alone writes it."""
+    cordoned: frozenset[BrokerId] = frozenset()
+    """Brokers all of whose log dirs are cordoned (KIP-1066), by their last answer; also one whose cordon was given back
+    since then."""
     broken: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict[BrokerId, tuple[str, ...]])
     """Log dirs that have failed, by each broker's last answer; without brokers that have none."""
     spaces_at_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
@@ -437,9 +440,9 @@ class ObservedCluster:
     missed_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Since when this process misses brokers that running copies go to."""
     room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
-    """Since when copies wait for the room of a broker that did not tell it lately."""
-    ways_out: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
-    """The way out of stuck moves, by all that it depends on; see `stuck.way_out`."""
+    """Since when moves want to know the log dirs of a broker that did not tell them lately."""
+    foretold: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any])
+    """What was foretold of moves, by all that it depends on; see `stuck._foretold`."""
     room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that people were told of because their room is unknown."""
 
@@ -460,6 +463,18 @@ class ObservedCluster:
         """The partition as last seen, or None."""
         topic = self.topics.get(tp.topic)
         return None if topic is None else topic.partitions.get(tp.partition)
+
+    def see_spaces(self, brokers: Collection[BrokerId], spaces: Mapping[tuple[BrokerId, str], LogDirSpace]) -> None:
+        """Take in the log dirs of these brokers."""
+        self.spaces = {key: space for key, space in self.spaces.items() if key[0] not in brokers} | dict(spaces)
+        open_ones = {broker for (broker, _path), space in spaces.items() if not space.cordoned}
+        self.cordoned = self.cordoned.difference(brokers) | ({broker for broker, _path in spaces} - open_ones)
+
+    def look_again(self, brokers: Replicas, since_ms: int, now_ms: int) -> None:
+        """Want the log dirs of live brokers that were not looked at since then: somebody may have cordoned them."""
+        for broker in brokers:
+            if broker in self.brokers and self.spaces_at_ms.get(broker, -1) < since_ms:
+                self.room_wanted_ms.setdefault(broker, now_ms)
 
     def forget_sizes(self, topic: str) -> None:
         """Forget the sizes and log dirs of a deleted topic's replicas."""
@@ -500,6 +515,8 @@ class ExecutorState:
     learnt_yields: list[float] = field(default_factory=list[float])
     """Rates of throttled copies, each as a share of the throttle, the latest last."""
     cluster: ObservedCluster = field(default_factory=ObservedCluster)
+    _turned: tuple[int, bool] = (0, False)
+    """The last result of `turned`, and `next_sequence` at that time."""
 
     def least_in_sync(self, move: Move) -> int:
         """The live in-sync replicas that a move may leave: the topic's min.insync.replicas, or 1 by force."""
@@ -524,11 +541,42 @@ class ExecutorState:
         return {int(key.name): cordon.plan_id for key, cordon in self.cordons.items()} | under_way
 
     def closed(self) -> frozenset[BrokerId]:
-        """Brokers that Kafka takes in no target, as far as is known: all their log dirs are cordoned (KIP-1066)."""
-        open_ones = {broker for (broker, _path), space in self.cluster.spaces.items() if not space.cordoned}
-        cordons = self.options.cordons if self.at_work else ()
-        ours = {broker for broker, value in cordons if value == ALL_LOG_DIRS}
-        return frozenset(ours | {broker for broker, _path in self.cluster.spaces} - open_ones)
+        """Brokers that Kafka takes in no target, as far as is known: all their log dirs are cordoned (KIP-1066).
+
+        A broker whose cordon the execution changes counts as the execution wants it, until that is given back.
+        """
+        cordons = dict(self.options.cordons)
+        wanted = cordons if cordons and not self.turned and self.at_work else {}
+        closed: set[BrokerId] = set()
+        for broker in self.cluster.cordoned.union(cordons):
+            ours = self.throttles.get(ThrottleKey("broker", str(broker), CORDONED_LOG_DIRS))
+            known = ALL_LOG_DIRS if broker in self.cluster.cordoned else None
+            if ours is not None and ours.value is not None:
+                known = ours.value
+            if wanted.get(broker, known) == ALL_LOG_DIRS:
+                closed.add(broker)
+        return frozenset(closed)
+
+    def is_lifted(self, broker: BrokerId, move: Move) -> bool:
+        """Whether the execution gives a broker's cordon back by itself, now or once this move is turned."""
+        key = ThrottleKey("broker", str(broker), CORDONED_LOG_DIRS)
+        ours, given = self.throttles.get(key), self.given_back.get(key)
+        if ours is None and given is not None:
+            return self.cluster.spaces_at_ms.get(broker, -1) <= given.at_ms
+        if ours is None or ours.before == ALL_LOG_DIRS or broker not in self.cluster.brokers:
+            return False
+        turned = move.direction is not Direction.FORWARD or self.turned
+        return turned or broker not in dict(self.options.cordons)
+
+    @property
+    def turned(self) -> bool:
+        """Whether a move of the execution was stopped or rolled back: then its cordons are taken back."""
+        if self._turned[0] != self.next_sequence:
+            self._turned = (
+                self.next_sequence,
+                any(move.direction is not Direction.FORWARD for move in self.moves.values()),
+            )
+        return self._turned[1]
 
     def open_moves(self) -> list[Move]:
         """Moves that have not ended, in order of acceptance."""

@@ -113,7 +113,7 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
-            instead, endless = _instead(state.moves.get(order.tp), order), _held_up(state, order, taken)
+            instead, endless = _instead(state.moves.get(order.tp), order), _held_up(state, taken)
             judged.results.append(MoveResult(order.tp, None, instead, endless, _thin(state, order, taken)))
             moves.extend(taken)
     if moves:
@@ -122,13 +122,15 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
     return judged
 
 
-def _held_up(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:
+def _held_up(state: ExecutorState, taken: list[JournalRecord]) -> str:
     """What holds up a move that is taken on; "": nothing that was seen does."""
-    ours = state.moves.get(order.tp)
-    current = next((record.original for record in taken if isinstance(record, MoveAccepted)), ())
-    if ours is not None and ours.open:
-        current = ours.current
-    return held_up(state, order.tp, current, order.target) if order.target else ""
+    record = next((each for each in taken if isinstance(each, MoveAccepted)), None)
+    if record is None or not record.target:
+        return ""
+    ours = state.moves.get(record.tp)
+    current = ours.current if ours is not None and ours.open else record.original
+    beside = (record.strategy, record.size_bytes, record.log_dirs, record.adopted, 0)
+    return held_up(state, Move(record.tp, record.topic_id, current, record.target, *beside, current))
 
 
 def _thin(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:

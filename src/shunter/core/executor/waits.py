@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from shunter.model.partition import BrokerId, Replicas
+
 
 class WaitKind(Enum):
     """What has to happen before a move goes on."""
@@ -19,6 +21,8 @@ class WaitKind(Enum):
     """It is paused."""
     BROKERS = "brokers"
     """Brokers have to come back, or replicas into sync."""
+    CORDON = "cordon"
+    """A broker's cordon has to be lifted."""
     DISK = "disk"
     """A broker's disks have to get room."""
     ROOM = "room"
@@ -27,7 +31,7 @@ class WaitKind(Enum):
     """The time window has to open."""
 
 
-ENDLESS = frozenset({WaitKind.BROKERS, WaitKind.DISK, WaitKind.WINDOW})
+ENDLESS = frozenset({WaitKind.BROKERS, WaitKind.CORDON, WaitKind.DISK, WaitKind.WINDOW})
 """Nothing that the executor does ends these waits, so nobody knows when they end."""
 
 
@@ -42,6 +46,15 @@ class Wait(NamedTuple):
     def told(self) -> str:
         """The wait as the end of a sentence about moves: `waiting for disk …`, `waiting: broker 3 is down`."""
         return f"waiting{(self.steady or self.text).removeprefix('waits')}"
+
+
+def told_closed(after: Replicas, closed: frozenset[BrokerId]) -> Wait | None:
+    """The wait of a step to `after` for closed brokers (`ExecutorState.closed`); None: it names none."""
+    shut = [str(broker) for broker in after if broker in closed]
+    if not shut:
+        return None
+    which = f"broker {shut[0]} is" if len(shut) == 1 else f"brokers {', '.join(shut)} are"
+    return Wait(WaitKind.CORDON, f"waits: {which} cordoned, and Kafka takes no target that names such a broker")
 
 
 NO_WAIT = Wait(WaitKind.NOTHING, "")

@@ -1,4 +1,4 @@
-"""Cordons of brokers that an intent drains: set with the plans of the drain, taken back with the intent (KIP-1066)."""
+"""Cordons of brokers that an intent drains: set with the plans of the drain, withdrawn with the intent (KIP-1066)."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from shunter.core.keeper.requests import MENDS
 from shunter.core.keeper.words import hold_of
 from shunter.core.wording import counted
 from shunter.model.keeper import KeeperPolicy
-from shunter.model.service import IntentKind, KeptIntent
+from shunter.model.service import IntentKind, KeptIntent, OrderRefused, Refusal, ServiceOrder
 
 
 def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPolicy:
@@ -44,6 +44,40 @@ def with_intents(policy: KeeperPolicy, kept: Iterable[KeptIntent]) -> KeeperPoli
     )
 
 
+_ABOUT_BROKERS = (IntentKind.DRAIN, IntentKind.DEMOTE, IntentKind.ADD, IntentKind.FREEZE_BROKER)
+_WANTED = {
+    IntentKind.REPLACE: "brokers and their replacements are wanted, as 3=7",
+    IntentKind.REPLICATION: "topics are wanted, and how many replicas each shall have",
+    IntentKind.HOLD: "a scope is wanted, as rebalance",
+    IntentKind.FREEZE_TOPIC: "topics are wanted, or patterns with * and ?",
+} | dict.fromkeys(_ABOUT_BROKERS, "brokers are wanted, as 3")
+
+
+def named_by(order: ServiceOrder, *, gives: bool = True) -> tuple[tuple[IntentKind, str, int], ...]:
+    """(kind, what it is about, value) of each intent that an order gives, or withdraws.
+
+    Raises:
+        OrderRefused: it names none.
+    """
+    kind = order.intent
+    if kind is None:
+        told = f"{order.kind.value}: an intent is wanted: {', '.join(each.value for each in IntentKind)}"
+        raise OrderRefused(Refusal.INVALID, told)
+    found: list[tuple[str, int]] = []
+    if kind in _ABOUT_BROKERS or (kind is IntentKind.REPLACE and not gives):
+        found = [(str(each), 0) for each in order.brokers]
+    elif kind is IntentKind.REPLACE:
+        found = [(str(old), new) for old, new in order.replacements]
+    elif kind is IntentKind.HOLD:
+        found = [(order.scope, 0)] if order.scope else []
+    elif kind is IntentKind.FREEZE_TOPIC or not gives or order.replicas is not None:
+        found = [(each, order.replicas or 0) for each in order.topics]
+    if not found:
+        wanted = "brokers are wanted, as 3" if kind is IntentKind.REPLACE and not gives else _WANTED[kind]
+        raise OrderRefused(Refusal.INVALID, f"{' '.join((order.kind.value, *order.about))}: {wanted}")
+    return tuple((kind, *each) for each in dict(found).items())
+
+
 _AGAINST: Mapping[IntentKind, tuple[str, ...]] = MappingProxyType(
     {
         IntentKind.DRAIN: ("frozen", "to be replaced", "to take another one's place", "to get its share"),
@@ -60,8 +94,17 @@ _AGAINST_NEW = ("frozen", "to be drained", "to be demoted", "to be replaced", "t
 """Roles that a broker must not have already if it is to take another broker's place."""
 
 
-def contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
-    """Why an intent contradicts the intents that hold; "" if it does not."""
+def contradiction(policy: KeeperPolicy, *wanted: KeptIntent) -> str:
+    """Why intents contradict those that hold, or one another; "" if they do not."""
+    for each in wanted:
+        against = _contradiction(policy, each)
+        if against:
+            return against
+        policy = with_intents(policy, (each,))
+    return ""
+
+
+def _contradiction(policy: KeeperPolicy, wanted: KeptIntent) -> str:
     if wanted.kind is IntentKind.REPLICATION:
         told = f"topic {wanted.about}: {counted(wanted.value or 0, 'replica')}: at least 1 is wanted"
         return told if wanted.value < 1 else ""
@@ -92,5 +135,5 @@ def _against(policy: KeeperPolicy, broker: int, roles: Sequence[str]) -> str:
     }
     role = next((each for each in roles if broker in meant[each]), "")
     if role == "frozen":
-        return f"broker {broker} is frozen, and nothing of a frozen broker changes: unfreeze it first"
-    return f"broker {broker} is {role}: take that back first" if role else ""
+        return f"broker {broker} is frozen, and nothing of a frozen broker changes: withdraw that first"
+    return f"broker {broker} is {role}: withdraw that first" if role else ""

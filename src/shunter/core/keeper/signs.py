@@ -350,7 +350,9 @@ def _left_over(sighting: Sighting) -> Iterator[Sign]:
     if seen.throttles and seen.at_rest:
         told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
         text = f"{counted(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
-        yield Sign(Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter serve clear-throttles` takes them away")
+        yield Sign(
+            Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter throttles clear --service SERVICE` takes them away"
+        )
     strange = external(sighting)
     partitions = {_tp(each): each for each in sighting.inventory.partitions} if strange else {}
     for tp, move in strange:

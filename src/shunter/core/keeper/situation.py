@@ -94,7 +94,7 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         observed_at_ms=observed_at_ms,
         moves=moves,
         moves_at_ms=moves_at_ms,
-        orders=tuple(kind for kind in OrderKind if why_refused(kind, facts) is None and _changes(kind, facts)),
+        orders=tuple(kind for kind in OrderKind if any(_is_open(kind, facts, whole=whole) for whole in (False, True))),
         why_not="" if refused is None else refused[1],
         unserved=_unserved(facts),
     )
@@ -140,7 +140,7 @@ _ROLES = {
 }
 OBSERVED = 'this service only observes: the policy in force says mode = "observe"'
 _RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
-LIFTS_IT = "`shunter serve resume --all` lifts the pause"
+LIFTS_IT = "`shunter resume --service SERVICE` lifts the pause"
 STARTS = "its executor is being started"
 AGAIN = "ask again in a moment"
 NOT_KNOWN = "what steps under way do since then is not known, and no other step begins"
@@ -181,7 +181,10 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
     if facts.lost_pause:
-        yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}; `shunter serve resume --all` here takes this message away"
+        yield (
+            ClusterSeverity.CRITICAL,
+            f"{facts.lost_pause}; `shunter resume --service SERVICE` here takes this message away",
+        )
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
@@ -381,31 +384,43 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
 
 # ---- orders
 
-_TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.BOUND)
-_WITHOUT_WORDS = (*_TURNS, OrderKind.PAUSE_ALL, OrderKind.CLEAR_THROTTLES)
+_TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
+_WITHOUT_WORDS = (*_TURNS, OrderKind.CLEAR_THROTTLES)
 
 
-def why_refused(kind: OrderKind, facts: ClusterFacts) -> tuple[Refusal, str] | None:
-    """Why an order of this kind can't be carried out here now, whatever it is about; None: it can, as far as is known."""
+def _is_open(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
+    """Whether an order would be carried out now, and change something. `whole`: a pause or resume of the cluster."""
+    return why_refused(kind, facts, whole=whole) is None and _changes(kind, facts, whole=whole)
+
+
+def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) -> tuple[Refusal, str] | None:
+    """Why an order of this kind can't be carried out here now, whatever it is about; None: it can, as far as is known.
+
+    Args:
+        kind: The order's kind.
+        facts: How the cluster stands.
+        whole: A pause or resume is of the cluster as a whole: the kill switch.
+    """
     name = facts.name
+    throws, lifts = whole and kind is OrderKind.PAUSE, whole and kind is OrderKind.RESUME
     if facts.role is ServiceRole.STANDBY:
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told
     if facts.role is ServiceRole.OBSERVES:
         way_out = 'write mode = "keep" into the policy file first'
         return Refusal.NOT_ALLOWED, f"{name} is only observed: {facts.policy_trouble or way_out}"
-    if facts.store_lost and kind is not OrderKind.PAUSE_ALL:
+    if facts.store_lost and not throws:
         return Refusal.STORE, facts.store_trouble
-    if kind is OrderKind.PAUSE_ALL and facts.unsure:
+    if throws and facts.unsure:
         told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
         return Refusal.UNREACHABLE, told
-    kept_here = kind is OrderKind.RESUME_ALL and facts.switch is not None and (facts.switch.unsent or facts.unanswered)
-    if not facts.words.known and not kept_here and kind not in _WITHOUT_WORDS:
+    kept_here = lifts and facts.switch is not None and (facts.switch.unsent or facts.unanswered)
+    if not facts.words.known and not kept_here and (lifts or kind not in _WITHOUT_WORDS):
         way_out = "; ask again once `shunter serve status` does not say so any more" if facts.words_why else ""
         return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}{way_out}"
-    if kind is OrderKind.RESUME_ALL:
+    if lifts:
         return _not_resumed(facts)
-    if kind in _TURNS and facts.role is ServiceRole.IDLE:
+    if kind in _TURNS and not throws and facts.role is ServiceRole.IDLE:
         return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
     if kind is OrderKind.RESUME and facts.paused is not None:
         told = f"{name} is paused as a whole by {facts.paused.who}, so nothing goes on: {LIFTS_IT}"
@@ -438,11 +453,11 @@ def _not_resumed(facts: ClusterFacts) -> tuple[Refusal, str] | None:
     return None
 
 
-def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
+def _changes(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
     """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
-    if kind is OrderKind.PAUSE_ALL:
+    if whole and kind is OrderKind.PAUSE:
         return facts.paused is None
-    if kind is OrderKind.RESUME_ALL:
+    if whole and kind is OrderKind.RESUME:
         return not facts.store_trouble
     if facts.store_trouble or not facts.words.known:
         return False
@@ -457,8 +472,6 @@ def _changes(kind: OrderKind, facts: ClusterFacts) -> bool:
         OrderKind.RESUME: paused > 0,
         OrderKind.ROLL_BACK: opened > 0,
         OrderKind.LIMIT: opened > 0,
-        OrderKind.BOUND: opened > 0,
         OrderKind.CLEAR_THROTTLES: facts.observation is not None and facts.observation.throttles_left > 0,
-        OrderKind.UNHOLD: bool(facts.holds),
     }
     return changes.get(kind, True)

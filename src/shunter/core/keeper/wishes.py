@@ -6,62 +6,73 @@ from dataclasses import replace
 
 from shunter.core.keeper.docket import keep, review
 from shunter.core.keeper.guards import held_back
-from shunter.core.keeper.intents import contradiction, with_intents
+from shunter.core.keeper.intents import contradiction, named_by, with_intents
 from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.proposals import Proposal, copied, planned_for
 from shunter.core.keeper.requests import BANDS, MENDS, balance_request, for_brokers, log_dirs_request
-from shunter.core.keeper.rules import split_rules
 from shunter.core.keeper.sighting import Sighting, in_order
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.model.inventory import TopicWish
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Mode
-from shunter.model.service import IntentKind, KeptIntent, KeptProposal, OrderRefused, Refusal
+from shunter.model.service import IntentKind, KeptIntent, KeptProposal, OrderRefused, Refusal, ServiceOrder
 
 WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics", "move", "disks")
 """Scopes that a person may ask for. `move` moves partitions and topics that were picked by hand: a plan of `topics`."""
-_WITH_BROKERS = ("fill", "drain", "demote")
-_PLANNED = {
-    each.value: each
-    for each in (IntentKind.DRAIN, IntentKind.REPLACE, IntentKind.DEMOTE, IntentKind.ADD, IntentKind.REPLICATION)
+_NAMING = ("brokers", "replacements", "topics", "replicas", "partitions", "to")
+_TAKES = {
+    "fill": ("brokers",),
+    "drain": ("brokers",),
+    "demote": ("brokers",),
+    "disks": ("brokers",),
+    "replace": ("replacements",),
+    "topics": ("topics", "replicas"),
+    "move": ("partitions", "to"),
 }
+"""The fields by which an order says what a plan of a scope is about; a scope that is not here takes none."""
+_AS = {
+    "fill": "7",
+    "drain": "3",
+    "demote": "3",
+    "replace": "3=7",
+    "topics": "orders --replicas 3",
+    "move": "orders-3 --to 4,5,6",
+}
+_PLANNED = (IntentKind.DRAIN, IntentKind.REPLACE, IntentKind.DEMOTE, IntentKind.ADD, IntentKind.REPLICATION)
 """Intents that ask for a plan; each has the name of the condition that holds because of it."""
 
 
-def wished(
-    about: tuple[str, ...], replicas: int | None, sighting: Sighting, policy: KeeperPolicy, cluster: str, who: str
-) -> KeptProposal:
+def wished(order: ServiceOrder, sighting: Sighting, policy: KeeperPolicy, cluster: str, who: str) -> KeptProposal:
     """Plan what a person asks for.
 
     Args:
-        about: The scope; then brokers (fill, drain, demote; disks: none means all), pairs OLD=NEW (replace), or topics
-            (topics); topics and partitions, and the brokers that may hold them as `to=4,5,6` (move). Rules may stand among them, as `band=5` (`rules.RULES`).
-        replicas: How many replicas each of the topics shall have.
+        order: The scope; brokers (fill, drain, demote; disks: none means all), replacements (replace), topics and
+            replicas (topics), or partitions and the brokers that may hold them (move); and rules.
         sighting: The last look.
-        policy: The policy with all intents.
+        policy: The policy with all intents. Rules narrow its guard rails, and never widen them.
         cluster: The cluster's name in the policy file.
         who: The person who asks.
 
     Raises:
         OrderRefused: there is no such scope, a broker or topic that it names does not exist, or nothing would change.
     """
-    seen = in_order(sighting)
-    items, rules = split_rules(about)
-    policy = rules.narrowed(policy)
-    for broker in rules.brokers:
-        _broker(str(broker), seen)
-    request = _request(items, replicas, seen, policy, rules.to)
-    planned = planned_for(rules.applied(request), seen, policy)
+    seen, asked = in_order(sighting), " ".join(order.about)
+    _see_known(order.without_brokers, seen)
+    policy = narrowed(policy, order)
+    request = _request(order, seen, policy)
+    if order.band_percent is not None:
+        request = replace(request, band=order.band_percent / 100)
+    planned = planned_for(request, seen, policy)
     changes, undone = planned.changes, planned.undone
     scope = request.scope
     if not changes:
         told = "; ".join(undone) or "everything is as it is asked for"
-        raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: there is nothing to move: {told}")
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{asked}: there is nothing to move: {told}")
     moves, size = copied(changes, seen)
     proposal = Proposal(
         scope=scope,
         mode=Mode.PROPOSE,
         conditions=(),
-        reasons=(f"{who} asked for: {' '.join(about)}",),
+        reasons=(f"{who} asked for: {asked}",),
         changes=changes,
         moves=moves,
         bytes=size,
@@ -73,23 +84,17 @@ def wished(
     made = keep(proposal, seen, cluster)
     stand = review(made, seen, judge(seen, policy, Memory(seen.inventory.cluster_id, seen.at_ms)), policy)
     if stand.stale:
-        raise OrderRefused(Refusal.NOT_ALLOWED, f"{' '.join(about)}: {stand.stale}")
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"{asked}: {stand.stale}")
     return replace(made, held_back=stand.held_back)
 
 
 def intended(
-    about: tuple[str, ...],
-    value: int | None,
-    sighting: Sighting,
-    policy: KeeperPolicy,
-    cluster: str,
-    memory: Memory | None,
+    order: ServiceOrder, sighting: Sighting, policy: KeeperPolicy, cluster: str, memory: Memory | None
 ) -> KeptProposal:
     """The proposal that the next observation makes if an intent is given now and nothing else changes.
 
     Args:
-        about: The intent's kind and what it is about, as `drain 3`.
-        value: The broker that takes over (replace), or how many replicas (replication).
+        order: The order that gives it.
         sighting: The last look.
         policy: The policy with all intents that are in force.
         cluster: The cluster's name in the policy file.
@@ -98,18 +103,15 @@ def intended(
     Raises:
         OrderRefused: there is no such intent, others contradict it, or nothing would be proposed for it; it says why.
     """
-    seen, told = in_order(sighting), " ".join(about)
-    kind, name = _PLANNED.get(about[0]) if about else None, about[1] if len(about) == 2 else ""
-    by_name = kind is IntentKind.REPLICATION
-    if kind is None or not name or not (by_name or name.isdecimal()):
-        raise OrderRefused(
-            Refusal.INVALID, f"{told!r} is no intent with a plan: one of {', '.join(_PLANNED)}, and a name"
-        )
-    wanted = KeptIntent(kind, name, value or 0, "", seen.at_ms)
-    against = contradiction(policy, wanted)
+    seen, told, kind = in_order(sighting), " ".join(order.about), order.intent
+    if kind not in _PLANNED:
+        names = ", ".join(each.value for each in _PLANNED)
+        raise OrderRefused(Refusal.INVALID, f"{told}: is no intent with a plan: one of {names} is wanted")
+    wanted = tuple(KeptIntent(*each, "", seen.at_ms) for each in named_by(order))
+    against = contradiction(policy, *wanted)
     if against:
         raise OrderRefused(Refusal.NOT_ALLOWED, against)
-    policy = with_intents(policy, (wanted,))
+    policy = with_intents(policy, wanted)
     judgement = judge(seen, policy, memory)
     condition = Condition(kind.value)
     made = next((each for each in judgement.proposals if condition in MENDS[each.scope]), None)
@@ -127,46 +129,57 @@ def intended(
     return replace(kept, held_back=tuple(dict.fromkeys((*made.held_back, *stand.held_back))))
 
 
-def _request(
-    about: tuple[str, ...], replicas: int | None, seen: Sighting, policy: KeeperPolicy, to: tuple[int, ...]
-) -> PlanRequest:
-    scope, items = about[0] if about else "", about[1:]
+def narrowed(policy: KeeperPolicy, order: ServiceOrder) -> KeeperPolicy:
+    """The policy with the caps of an order, and with what it leaves out."""
+    rails = policy.rails
+    size = None if order.most_gigabytes is None else round(order.most_gigabytes * 10**9)
+    return replace(
+        policy,
+        rails=replace(
+            rails,
+            moves=_least(rails.moves, order.most_moves),
+            bytes=_least(rails.bytes, size),
+            frozen_brokers=(*rails.frozen_brokers, *order.without_brokers),
+            frozen_topics=(*rails.frozen_topics, *order.without_topics),
+        ),
+    )
+
+
+def _least(before: int | None, asked: int | None) -> int | None:
+    return asked if before is None else before if asked is None else min(before, asked)
+
+
+def _request(order: ServiceOrder, seen: Sighting, policy: KeeperPolicy) -> PlanRequest:
+    scope, brokers = order.scope, order.brokers
     if scope not in WISHES:
         raise OrderRefused(Refusal.INVALID, f"{scope!r} is no scope: one of {', '.join(WISHES)} is wanted")
+    taken = _TAKES.get(scope, ())
+    strange = [name for name in _NAMING if name not in taken and getattr(order, name)]
+    missing = [name for name in taken if not getattr(order, name) and scope != "disks"]
+    if strange:
+        raise OrderRefused(Refusal.INVALID, f"{scope} takes no {strange[0]}: leave them out")
+    if missing:
+        raise OrderRefused(Refusal.INVALID, f"{scope}: {' and '.join(taken)} are wanted, for instance {_AS[scope]}")
+    old, new = tuple(each[0] for each in order.replacements), tuple(each[1] for each in order.replacements)
+    _see_known((*brokers, *old, *new, *order.to), seen)
     if scope == "disks":
-        brokers = tuple(_broker(each, seen) for each in items)
         return log_dirs_request(seen, policy, brokers or tuple(each.broker for each in seen.inventory.disks))
     band = min(policy.watches[each].end for each in BANDS)
     known = Scope.TOPICS if scope == "move" else Scope(scope)
     request = replace(balance_request(seen, policy, band, tuple(BANDS.values())), scope=known)
     if scope == "move":
-        return replace(request, wishes=_picked(items, to, seen))
-    if scope in _WITH_BROKERS:
-        brokers = tuple(_broker(each, seen) for each in items)
-        if not brokers:
-            raise OrderRefused(Refusal.INVALID, f"{scope}: name at least one broker")
+        return replace(request, wishes=_picked(order.partitions, order.to, seen))
+    if scope in ("fill", "drain", "demote"):
         return for_brokers(request, brokers)
     if scope == "replace":
-        pairs = [each.partition("=") for each in items]
-        if not pairs:
-            raise OrderRefused(Refusal.INVALID, "replace: OLD=NEW is wanted, as 3=7")
-        old = tuple(_broker(each[0], seen) for each in pairs)
-        new = tuple(_broker(each[2], seen) for each in pairs)
         return replace(for_brokers(request, (*old, *new)), brokers=old, replacements=new)
     if scope == "topics":
-        return replace(request, wishes=tuple(_wish(each, replicas, seen) for each in items))
-    if items:
-        raise OrderRefused(Refusal.INVALID, f"{scope} takes no names: {' '.join(items)}")
+        return replace(request, wishes=tuple(_wish(each, order.replicas or 0, seen) for each in order.topics))
     return request
 
 
-def _picked(items: tuple[str, ...], to: tuple[int, ...], seen: Sighting) -> tuple[TopicWish, ...]:
+def _picked(items: tuple[str, ...], brokers: tuple[int, ...], seen: Sighting) -> tuple[TopicWish, ...]:
     """Wishes for topics and partitions that were picked by hand: their replicas go to these brokers."""
-    if not items or not to:
-        raise OrderRefused(
-            Refusal.INVALID, "move: topics or partitions are wanted, and brokers: move orders-3 to=4,5,6"
-        )
-    brokers = tuple(_broker(str(each), seen) for each in to)
     known = {(each.topic, each.partition) for each in seen.inventory.partitions}
     whole: set[str] = set()
     picked: dict[str, set[int]] = {}
@@ -182,16 +195,15 @@ def _picked(items: tuple[str, ...], to: tuple[int, ...], seen: Sighting) -> tupl
     return tuple(TopicWish(topic, brokers=brokers, partitions=parts[topic]) for topic in sorted(parts))
 
 
-def _broker(name: str, seen: Sighting) -> int:
+def _see_known(brokers: tuple[int, ...], seen: Sighting) -> None:
     known = sorted({*seen.load.brokers, *(broker.id for broker in seen.inventory.brokers)})
-    if not name.isdecimal() or int(name) not in known:
-        raise OrderRefused(Refusal.NOT_FOUND, f"there is no broker {name!r}; there are {', '.join(map(str, known))}")
-    return int(name)
+    for broker in brokers:
+        if broker not in known:
+            told = f"there is no broker {broker}; there are {', '.join(map(str, known))}"
+            raise OrderRefused(Refusal.NOT_FOUND, told)
 
 
-def _wish(topic: str, replicas: int | None, seen: Sighting) -> TopicWish:
+def _wish(topic: str, replicas: int, seen: Sighting) -> TopicWish:
     if topic not in seen.load.topics:
         raise OrderRefused(Refusal.NOT_FOUND, f"there is no topic {topic!r}")
-    if replicas is None or replicas < 1:
-        raise OrderRefused(Refusal.INVALID, f"topics {topic}: how many replicas? At least 1 is wanted")
     return TopicWish(topic, replication=replicas)

@@ -1,6 +1,6 @@
 """A person's word against a plan: who stops it, rolls it back or declines it does not want it again a moment later.
 
-The word takes back the intents that asked for the plan, if they were given by orders. Whatever else asked for it (a
+The word withdraws the intents that asked for the plan, if they were given by orders. Whatever else asked for it (a
 condition, an intent of the policy file, the rest of a plan that is stopped in part) would ask again at the next look.
 So the scope is held back then, until a person lifts the hold.
 """
@@ -37,7 +37,7 @@ class Said(NamedTuple):
 
 
 class AfterWord(NamedTuple):
-    """What follows from a word: intents that are taken back, and the hold of a scope, if anything else asks for it."""
+    """What follows from a word: intents that are withdrawn, and the hold of a scope, if anything else asks for it."""
 
     gone: tuple[KeptIntent, ...] = ()
     hold: KeptIntent | None = None
@@ -46,7 +46,7 @@ class AfterWord(NamedTuple):
     def told(self) -> str:
         """The consequence in words: it is said before the word is given."""
         back = [f"{each.kind.value} of {each.about}, which {each.who} asked for" for each in self.gone]
-        told = [f"it takes back {named(back)}"] if back else []
+        told = [f"it withdraws {named(back)}"] if back else []
         if self.hold is not None:
             told.append(f"nothing of scope {self.hold.about} begins by itself until {lifted_by(self.hold.about)}")
         return "; ".join(told)
@@ -54,7 +54,7 @@ class AfterWord(NamedTuple):
 
 def lifted_by(scope: str) -> str:
     """The way to lift a hold, in words."""
-    return f"`shunter serve unhold {scope}` lifts that"
+    return f"`shunter withdraw hold {scope}` lifts that"
 
 
 def consequence(
@@ -66,7 +66,7 @@ def consequence(
         proposal: With the partitions that it changes.
         said: The word.
         given: The intents that were given by orders.
-        in_file: The intents of the policy file, which no order takes back.
+        in_file: The intents of the policy file, which no order withdraws.
         whole: The word is against the whole plan, not only some of its partitions.
     """
     gone = tuple(each for each in given if _asked(proposal, each)) if whole else ()

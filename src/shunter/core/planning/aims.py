@@ -92,6 +92,11 @@ class Targets:
         """Index of a resource among `resources`."""
         return self.resources.index(resource) if resource in self.resources else None
 
+    def aim(self, resource: Resource) -> int | None:
+        """Index of a resource among `resources` if it is an aim."""
+        column = self.column(resource)
+        return column if column is not None and self.weight[column] > 0 else None
+
     def outside(self, loads: Floats) -> Flags:
         """(B, K) whether a load, in shares of the mean, is outside its band."""
         return np.asarray((loads > self.high + ROUNDING) | (loads < self.low - ROUNDING))

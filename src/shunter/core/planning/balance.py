@@ -12,17 +12,15 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, I
 from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
-from shunter.core.planning.reached import way_out, what_is_left, what_is_unknown
+from shunter.core.planning.reached import ways_out, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
-from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRequest, Scope
-from shunter.core.planning.scopes import apply_scope, check, check_brokers
+from shunter.core.planning.request import BALANCING, EMPTYING, MEASURED, ORDER_ALONE, PlanRequest, Scope
+from shunter.core.planning.scopes import apply_scope, check
 from shunter.core.planning.transport import balance_bulk, balance_counts
 from shunter.core.wording import counted, named
 
 _PASSES = 12
 """The most passes. Planning a plan's own result must change nothing, so a result is planned again until that is so."""
-_BALANCED = {Scope.REBALANCE, Scope.FILL}
-_MEASURED = _BALANCED | {Scope.LEADERS, *EMPTYING}
 _IN_PLACE = {Scope.DRAIN, Scope.REPLACE, Scope.OFFLINE}
 """Scopes in which a new replica takes the place of the one that it stands in for, also the first place of a dead one."""
 _WORTH_A_PASS = 0.99
@@ -42,7 +40,6 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     """
     check(request)
     goal = targets(cluster, request)
-    check_brokers(cluster, request, goal)
     width = max(cluster.replicas.shape[1], _most_replicas(request))
     start, fitness = widened(cluster.replicas, width), widened(fitness_of(cluster), width, int(Fitness.UNKNOWN))
     if request.scope not in _IN_PLACE:
@@ -52,7 +49,7 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     moves = np.inf if request.max_moves is None else float(request.max_moves)
     budget = Budget(size, moves)
     board = Board(cluster, goal, start, fitness, budget)
-    if request.scope in _MEASURED:
+    if request.scope in MEASURED:
         board, undone = _passes(board, request)
     else:
         undone = _one_pass(board, request)
@@ -112,7 +109,7 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
         balance_leaders(board)
     elif request.scope in EMPTYING:
         repair(board, (Resource.DISK,))
-    elif request.scope in _BALANCED and board.total_violation() > _LEAST_GAIN:
+    elif request.scope in BALANCING and board.total_violation() > _LEAST_GAIN:
         balance_bulk(board)
         balance_counts(board)
         repair(board, replica_aims)
@@ -121,7 +118,7 @@ def _one_pass(board: Board, request: PlanRequest) -> list[Undone]:
             repair(board, resources)
             balance_leaders(board)
         take_back(board)
-    if request.scope in _BALANCED and request.spread_topics:
+    if request.scope in BALANCING and request.spread_topics:
         spread_topics(board)
     return undone
 
@@ -130,13 +127,12 @@ def _leave_beside(board: Board, request: PlanRequest) -> list[Undone]:
     """Take back what a scope would change beside an `Obstacle` that stays."""
     undone: list[Undone] = []
     for kind in OBSTACLES:
-        left = board.beside(kind)
-        if len(left):
-            board.put_back(left)
-            counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
-            what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
-            out = way_out(board.cluster, left, request.scope)
-            undone.append(Undone(what, f"{kind.replica} would stay, and {kind.why}{out}"))
+        for why, rows in board.beside(kind).items():
+            board.put_back(rows)
+            for left, out in ways_out(board.cluster, rows, request.scope):
+                counts = counted(len(left), "partition stays as it is", "partitions stay as they are")
+                what = f"{counts} ({named(map(board.cluster.partition_name, left.tolist()))})"
+                undone.append(Undone(what, f"{kind.replica} would stay, and {why}{out}"))
     return undone
 
 

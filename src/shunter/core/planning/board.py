@@ -21,7 +21,15 @@ from shunter.core.planning.cluster import (
     Resource,
     broker_loads,
 )
-from shunter.core.planning.facts import CORDONED, LEADS_FROM, Fitness, Obstacle, in_the_way
+from shunter.core.planning.facts import (
+    CORDONED,
+    LEADS_FROM,
+    OFFLINE,
+    Fitness,
+    Obstacle,
+    in_the_way,
+    why_endless,
+)
 
 _LEAN = 1e-3
 """The weight of a broker's distance from its share, beside the weight of being outside the band."""
@@ -141,11 +149,14 @@ class Board:
         weight: Floats = targets.every[partition]
         return weight + targets.leading[partition] if slot == 0 else weight
 
+    def weights_of(self, partitions: Ints, slots: Ints) -> Floats:
+        """(n, K) the loads that these replicas add to their brokers."""
+        targets = self.targets
+        return targets.every[partitions] + np.where((slots == 0)[:, None], targets.leading[partitions], 0)
+
     def openings(self, partition: int, slot: int) -> Floats:
         """(B,) 0 where this replica may go by racks and scope, -inf elsewhere, its own broker included."""
-        row: list[int] = self.replicas[partition].tolist()
-        here = row[slot]
-        others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
+        here, others = self._here_and_others(partition, slot)
         rules = self.targets.rules
         current = int(rules.rack_of[here]) if here != ABSENT else -1
         opened = rules.openings(others, self.factors[partition], current) + self.shut
@@ -157,6 +168,11 @@ class Board:
         if here != ABSENT:
             opened[here] = -np.inf
         return opened
+
+    def _here_and_others(self, partition: int, slot: int) -> tuple[int, list[int]]:
+        """The broker of a replica, and those of the partition's other replicas."""
+        row: list[int] = self.replicas[partition].tolist()
+        return row[slot], [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
 
     def ill_at(self, partition: int) -> list[int]:
         """Brokers whose replica of a partition can't lead now. To bring another replica there would mean to rely on it."""
@@ -237,23 +253,23 @@ class Board:
     def loss(self, broker: int, removed: Floats) -> float:
         """By how much a broker's violation falls when `removed` leaves it (negative: rises)."""
         targets = self.targets
-        after = self.loads[broker] - removed
-        outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
         lean = _LEAN * float((self.loads[broker] - targets.share[broker]) @ (removed * targets.weight))
-        return float(self.violation[broker] - outside @ targets.weight) + (lean if targets.members[broker] else 0.0)
+        return float(self.fall(broker, -removed)) + (lean if targets.members[broker] else 0.0)
 
-    def fall(self, broker: int, change: Floats) -> float:
-        """By how much a broker's violation falls when its loads change; nothing else is weighed."""
+    def fall(self, broker: int, changes: Floats) -> Floats:
+        """By how much a broker's violation falls when its loads (..., K) change; nothing else is weighed."""
+        return np.asarray(self.violation[broker] - self.violation_with(broker, self.loads[broker] + changes))
+
+    def violation_with(self, broker: int, loads: Floats) -> Floats:
+        """The violation of a broker with other loads (..., K)."""
         targets = self.targets
-        after = self.loads[broker] + change
-        outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
-        return float(self.violation[broker] - outside @ targets.weight)
+        outside = np.maximum(np.maximum(loads - targets.high[broker], targets.low[broker] - loads), 0)
+        return np.asarray(outside @ targets.weight)
 
     def go_home(self, partition: int, slot: int, home: int) -> bool:
         """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy."""
-        row: list[int] = self.replicas[partition].tolist()
-        here, weight = row[slot], self.weight_of(partition, slot)
-        others = [broker for place, broker in enumerate(row) if place != slot and broker != ABSENT]
+        here, others = self._here_and_others(partition, slot)
+        weight = self.weight_of(partition, slot)
         rules = self.targets.rules
         opened = rules.openings(others, self.factors[partition], int(rules.rack_of[here]))
         # The disk has held the replica all along, so only other loads are added.
@@ -294,12 +310,21 @@ class Board:
         if self.topic_held is not None:
             self.topic_held[int(self.cluster.topic_of[partition]), here] -= 1
 
-    def beside(self, kind: Obstacle) -> Ints:
-        """Partitions that change and keep a replica which is such an obstacle."""
+    def beside(self, kind: Obstacle) -> dict[str, Ints]:
+        """Partitions that change although they keep a replica which is such an obstacle, by why that can't be."""
         was, now = self.start, self.replicas
         if not kind.order:
             was, now = np.sort(was, axis=1), np.sort(now, axis=1)
-        return np.flatnonzero(self.in_the_way(kind, slice(None)).any(axis=1) & (was != now).any(axis=1))
+        rows = np.flatnonzero(self.in_the_way(kind, slice(None)).any(axis=1) & (was != now).any(axis=1))
+        whys = np.array([self._why_not_beside(kind, at) for at in rows.tolist()], np.object_)
+        return {why: rows[whys == why] for why in sorted(set(whys.tolist()) - {""})}
+
+    def _why_not_beside(self, kind: Obstacle, at: int) -> str:
+        if kind is not OFFLINE:
+            return kind.why
+        was, now = self.start[at], self.replicas[at]
+        gone = self.began[at][(was != ABSENT) & ~np.isin(was, now)]
+        return why_endless(gone, int(((now != ABSENT) & ~np.isin(now, was)).sum()), self.cluster.needs_all)
 
     def in_the_way(self, kind: Obstacle, partitions: Ints | slice) -> Flags:
         """(n, W) which replicas of these partitions are such an obstacle."""
@@ -331,9 +356,6 @@ class Board:
         self.why_order[partition] = int(resource)
 
     def _change(self, broker: int, weight: Floats, *, arrives: bool) -> None:
-        targets = self.targets
         self.loads[broker] += weight
         self.incoming[broker] += weight if arrives else weight * (1 - self.kept)
-        load = self.loads[broker]
-        outside = np.maximum(np.maximum(load - targets.high[broker], targets.low[broker] - load), 0)
-        self.violation[broker] = float(outside @ targets.weight)
+        self.violation[broker] = self.violation_with(broker, self.loads[broker])

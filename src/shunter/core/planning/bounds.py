@@ -12,14 +12,10 @@ import numpy as np
 
 from shunter.core.planning.aims import Targets
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Floats, Indexes, Ints, Resource, broker_loads, distinct
-from shunter.core.planning.request import EMPTYING, PlanRequest, Scope
+from shunter.core.planning.request import KEEPING, PlanRequest, Scope
 
 _CLASSES = 24
 """Size classes of the linear programme."""
-
-
-JOINTLY = frozenset({Scope.REBALANCE, Scope.FILL})
-"""Scopes for which `joint_bound` holds: those that bring every broker into every band."""
 
 
 class Bound(NamedTuple):
@@ -39,7 +35,7 @@ def byte_bound(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> Bou
     A broker above its count of replicas loses at least the surplus, at best its smallest replicas.
     """
     forced = _forced_bytes(cluster, request, goal)
-    if request.scope not in {Scope.REBALANCE, Scope.FILL, *EMPTYING}:
+    if request.scope not in KEEPING:
         return Bound(forced, f"what {request.scope.value} itself must copy")
     loads = _loads(cluster, goal)
     disk = goal.resources.index(Resource.DISK)
@@ -60,8 +56,8 @@ def _loads(cluster: ClusterLoad, goal: Targets) -> Floats:
 def _forced_bytes(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> float:
     """Bytes that the scope copies whatever the balance: each replica that it must copy, once."""
     replicas, sizes = cluster.replicas, cluster.sizes
-    if request.scope in {Scope.DRAIN, Scope.REPLACE}:
-        leaving = np.flatnonzero(np.isin(np.array(cluster.brokers), request.brokers))
+    if request.leaving:
+        leaving = np.flatnonzero(np.isin(np.array(cluster.brokers), request.leaving))
         return float((np.isin(replicas, leaving).sum(axis=1) * sizes)[goal.movable].sum())
     if request.scope is Scope.CHANGE_REPLICATION:
         chosen = np.isin(np.array(cluster.topics), request.topics or cluster.topics)[cluster.topic_of] & goal.movable
@@ -89,6 +85,8 @@ def _count_bound(cluster: ClusterLoad, goal: Targets, loads: Floats) -> float:
 
 def joint_bound(cluster: ClusterLoad, goal: Targets) -> Bound:
     """Bound the bytes by a linear programme in which disk, replicas and leaders must all be within their bands.
+
+    It holds for the scopes `BALANCING`.
 
     It is a relaxation. Replicas of a broker are put into size classes, and bound to their rack if each rack keeps its
     number of replicas of their partition. For each broker and class the programme chooses how many replicas leave and

@@ -95,7 +95,7 @@ class ClusterLoad:
     bytes_out: Floats | None = None
     """(P,) bytes per second that consumers read from the leader; the planner adds replication to the followers."""
     min_isr: Indexes | None = None
-    """(P,) min.insync.replicas; a change of the replication factor stays at or above it."""
+    """(P,) min.insync.replicas; no cut goes below it."""
     facts: tuple[BrokerFacts, ...] = ()
     """(B,) what is known of each broker, log dirs in the unit of `sizes`; (): nothing is known of any."""
     isr: Indexes | None = None
@@ -118,6 +118,12 @@ class ClusterLoad:
     def replication(self) -> Indexes:
         """(P,) how many replicas each partition has."""
         return np.asarray((self.replicas != ABSENT).sum(axis=1), dtype=np.int32)
+
+    @property
+    def needs_all(self) -> bool | None:
+        """Whether its controller ends a step only when the whole target is in sync; None: its version is not known."""
+        told = {each.needs_all for each in self.facts} - {None}
+        return told.pop() if len(told) == 1 else None
 
     def partition_name(self, partition: int) -> str:
         """Name a partition as Kafka's logs do: topic-number."""

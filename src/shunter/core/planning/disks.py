@@ -9,11 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from shunter.core.planning.request import PlanRefused
+from shunter.core.planning.request import SPENT, PlanRefused
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
 from shunter.model.partition import BrokerId
 
-_CAPPED = "the cap on moves or bytes is used up"
 _FAILED = (
     "it failed, so no replica is copied to or from it; `shunter plan --scope offline` gives its replicas other brokers"
 )
@@ -214,7 +213,7 @@ def _empty(broker: BrokerId, shelves: list[_Shelf], paths: Collection[str], made
             fitting = [shelf for shelf in others if shelf.free >= replica.size_bytes]
             if not fitting or not made.allows(replica):
                 what = f"{replica.topic}-{replica.partition} stays in {here.disk.path} of broker {broker}"
-                made.undone.append((what, _CAPPED if fitting else "no other log dir has room for it with headroom"))
+                made.undone.append((what, SPENT if fitting else "no other log dir has room for it with headroom"))
                 continue
             there = min(fitting, key=lambda shelf: ((shelf.load + replica.size_bytes) / shelf.weight, shelf.disk.path))
             made.move(broker, replica, here, there)
@@ -233,7 +232,7 @@ def _balance(broker: BrokerId, shelves: list[_Shelf], band: float, made: _Made) 
         if not replicas:
             what = f"{here.disk.path} of broker {broker} is filled {here.fill / mean:.2f} times as much as the mean of its log dirs"
             why = "no replica in it lowers that, or fits into the emptiest one with headroom"
-            made.undone.append((what, _CAPPED if fitting else why))
+            made.undone.append((what, SPENT if fitting else why))
             return
         nearest = min(replicas, key=lambda each: abs(each.size_bytes - ideal))
         made.move(broker, nearest, here, there)

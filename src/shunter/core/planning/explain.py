@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy as np
-
 from shunter.core.planning.board import Why
 from shunter.core.planning.bounds import Bound
 from shunter.core.planning.cluster import ABSENT, Resource
@@ -151,10 +149,3 @@ def broker_changes(plan: BalancedPlan) -> Iterator[BrokerChange]:
         before, after = plan.before[at].tolist(), plan.after[at].tolist()
         rack = plan.cluster.racks[int(plan.cluster.rack_of[at])]
         yield BrokerChange(broker, rack, tuple(zip(names, before, after, strict=True)))
-
-
-def within_bands(plan: BalancedPlan) -> bool:
-    """Whether every broker that takes part ends within every band that is an aim."""
-    goal = plan.targets
-    outside = goal.outside(plan.after / goal.scale)
-    return not bool(np.any(outside[goal.members][:, goal.weight > 0]))

@@ -31,7 +31,7 @@ LEADS_FROM = int(Fitness.UNKNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """A kind of replica beside which nothing of its partition changes, unless all replicas of that kind leave it."""
+    """A kind of replica beside which its partition changes little, unless all replicas of that kind leave it."""
 
     replica: str
     """What such a replica is, to be read after "a partition has" ..."""
@@ -46,9 +46,11 @@ class Obstacle:
     """... but these, which may take away the only one."""
 
 
-OFFLINE = Obstacle("an offline replica", "offline replicas", "no plan copies beside one", order=False, left_by=KEEPING)
-"""Controllers before Kafka 4.3 end a step only when its whole target is in sync, so such a copy would not end. Newer
-ones end it, but take away a good replica instead of the offline one."""
+OFFLINE = Obstacle(
+    "an offline replica", "offline replicas", "no plan takes a live one away instead", order=False, left_by=KEEPING
+)
+"""Controllers before Kafka 4.3 end a step only when its whole target is in sync, so no copy beside it would end. Newer
+ones end a step that does not make the set smaller: see `why_endless`."""
 CORDONED = Obstacle(
     "a replica on a cordoned broker",
     "replicas on cordoned brokers",
@@ -148,6 +150,25 @@ def without_data(replicas: Indexes, fitness: Codes) -> Flags:
     return np.asarray(~((fitness >= LEADS_FROM) & (replicas != ABSENT)).any(axis=1))
 
 
+def why_endless(gone: Codes, came: int, needs_all: bool | None) -> str:
+    """Why a change of a partition that keeps an offline replica is not planned; "": it ends, and takes no live one away.
+
+    Replicas come one by one, and the last of them takes the place of the only one that goes, so no step makes the set
+    smaller. If two go, a step does.
+
+    Args:
+        gone: The `Fitness` of each replica that goes.
+        came: How many replicas come.
+        needs_all: See `ClusterLoad.needs_all`.
+    """
+    if (gone != Fitness.OFFLINE).any():
+        return OFFLINE.why
+    if len(gone) > min(came, 1):
+        return "Kafka ends no step beside one that makes the set smaller"
+    old = "controllers before Kafka 4.3 end no copy beside one"
+    return "" if needs_all is False else f"{old}, as this one" if needs_all else f"{old}; this one may be older"
+
+
 def in_the_way(kind: Obstacle, replicas: Indexes, fitness: Codes, shut: Flags) -> Flags:
     """(P, W) the replicas that are an obstacle of one kind; `shut` is (B,) the brokers that are `closed`."""
     found = fitness == Fitness.OFFLINE if kind is OFFLINE else shut[replicas]
@@ -169,5 +190,6 @@ __all__ = [
     "led_by_the_able",
     "rooms",
     "spare",
+    "why_endless",
     "without_data",
 ]

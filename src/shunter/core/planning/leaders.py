@@ -26,26 +26,21 @@ _FOLLOWING = (Resource.BYTES_OUT, Resource.PROCESSORS, Resource.LEADER_BYTES_IN)
 
 def balance_leaders(board: Board) -> None:
     """Bring leaders, and the rates that follow the leader, into their bands."""
-    column = board.targets.column(Resource.LEADERS)
-    if column is not None and board.targets.weight[column] > 0:
+    column = board.targets.aim(Resource.LEADERS)
+    if column is not None:
         _LeaderCounts(board, column).balance()
         board.rebuild()
-    if not any(_aimed(board, resource) for resource in _FOLLOWING):
+    if all(board.targets.aim(resource) is None for resource in _FOLLOWING):
         return
     for _ in range(_ROUNDS):
         before = board.total_violation()
         for resource in sorted((*_FOLLOWING, Resource.LEADERS)):
-            at = board.targets.column(resource)
-            if at is not None and board.targets.weight[at] > 0:
+            at = board.targets.aim(resource)
+            if at is not None:
                 _shift(board, at, over=True)
                 _shift(board, at, over=False)
         if board.total_violation() > before * 0.995:
             return
-
-
-def _aimed(board: Board, resource: Resource) -> bool:
-    column = board.targets.column(resource)
-    return column is not None and bool(board.targets.weight[column] > 0)
 
 
 class _LeaderCounts:

@@ -10,7 +10,7 @@ from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, distinct
 from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
-from shunter.core.planning.request import EMPTYING, ORDER_ALONE, Scope
+from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
 from shunter.core.wording import counted, named
 
 _TOLD = 20
@@ -23,7 +23,7 @@ _LED = {Resource.LEADERS, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN}
 
 def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
-    if plan.request.scope not in {Scope.REBALANCE, Scope.FILL, Scope.LEADERS, *EMPTYING}:
+    if plan.request.scope not in MEASURED:
         return ()
     goal = plan.targets
     loads = plan.after / goal.scale
@@ -50,8 +50,13 @@ def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
     return tuple(found) + _forced_racks(plan)
 
 
-def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
-    """What frees partitions that stay as they are beside an `Obstacle`, to be put behind the reason; "": nothing else."""
+def ways_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> Iterator[tuple[Ints, str]]:
+    """Tell apart the partitions that stay beside an `Obstacle` by what frees them, which is put behind the reason."""
+    shut = in_the_way(CORDONED, cluster.replicas[left], fitness_of(cluster)[left], closed(cluster)).any(axis=1)
+    return ((some, _way_out(cluster, some, scope)) for some in (left[~shut], left[shut]) if len(some))
+
+
+def _way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
     replicas, fitness = cluster.replicas[left], fitness_of(cluster)[left]
     cordoned, offline = (
         {
@@ -60,9 +65,10 @@ def way_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> str:
         }
         for kind in (CORDONED, OFFLINE)
     )
-    if not cordoned:
-        return "" if scope is Scope.OFFLINE else f"; {OFFLINE_FIRST}"
     shut, every = (",".join(map(str, sorted(found))) for found in (cordoned, cordoned | offline))
+    if not cordoned:
+        back = f"bring what is offline on broker {every} back, or end what keeps the rest in place"
+        return f"; {back if scope is Scope.OFFLINE else OFFLINE_FIRST}"
     gone = {cluster.brokers[at] for at in barred(cluster)} | cordoned | offline
     drained = len(cluster.brokers) - len(gone) >= int(cluster.replication[left].max())
     other = f", or `shunter drain {every}`" if drained else ""
@@ -84,15 +90,16 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
     if len(lost):
         names = named(map(cluster.partition_name, lost.tolist()))
         yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, and none of them changes: {names}"
+    told = np.zeros(len(goal.movable), np.bool_)
     for kind, beside in goal.beside.items():
-        left = np.flatnonzero(beside)
-        if len(left):
+        for left, out in ways_out(cluster, np.flatnonzero(beside & ~told), plan.request.scope):
+            told[left] = True
             counts = counted(len(left), f"partition has {kind.replica}", f"partitions have {kind.replicas}")
             names = named(map(cluster.partition_name, left.tolist()))
             stays = "it stays as it is" if len(left) == 1 else "they stay as they are"
             if plan.request.scope in kind.taken_by:
                 stays = "nothing else of these partitions moves"
-            yield f"{counts} ({names}): {stays}, because {kind.why}{way_out(cluster, left, plan.request.scope)}"
+            yield f"{counts} ({names}): {stays}, because {kind.why}{out}"
     yield from _what_gets_thin(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
@@ -143,10 +150,9 @@ def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
 def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bool) -> str:
     goal, cluster = plan.targets, plan.cluster
     resource = goal.resources[column]
-    smallest = float(cluster.sizes[goal.movable].min(initial=np.inf))
     orders = plan.request.scope is Scope.LEADERS
-    if not orders and goal.movable.any() and (not board.budget.allows(smallest) or _capped(plan, board.budget)):
-        return "the cap on bytes or moves is spent"
+    if not orders and goal.movable.any() and (board.spent() or _capped(plan, board.budget)):
+        return SPENT
     held = (plan.replicas == broker) & (plan.replicas != ABSENT)
     weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
     for fixed, told in (

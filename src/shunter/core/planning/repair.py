@@ -35,7 +35,7 @@ _LEAST_GAIN = 1e-10
 
 def repair(board: Board, resources: tuple[Resource, ...]) -> None:
     """Bring the brokers into the bands of these resources, as far as single moves and swaps can."""
-    columns = [c for r in resources if (c := board.targets.column(r)) is not None and board.targets.weight[c] > 0]
+    columns = [c for r in resources if (c := board.targets.aim(r)) is not None]
     for _ in range(_ROUNDS):
         before = board.total_violation()
         if before <= _LEAST_GAIN or board.spent():
@@ -65,10 +65,8 @@ def _outside(board: Board, column: int, *, over: bool) -> list[int]:
 
 
 def _relieve_all(board: Board, column: int) -> None:
-    everywhere = np.zeros(len(board.violation))
     for broker in _outside(board, column, over=True):
-        amount = float(board.loads[broker, column] - board.targets.high[broker, column])
-        shed(board, broker, column, amount, everywhere, Why.OVER)
+        _shed(board, broker, column, float(board.loads[broker, column] - board.targets.high[broker, column]))
 
 
 def _fill_all(board: Board, column: int) -> None:
@@ -124,8 +122,9 @@ def _pull_smallest(board: Board, giver: int, broker: int, column: int, only: Flo
 
 def _pullable(board: Board, giver: int, broker: int, column: int) -> tuple[Ints, Ints, Floats]:
     """Partitions, slots and weights (n,) of replicas that may go from one broker to another, and help."""
-    partitions, slots, weights = _weights(board, giver)
-    helps = _falls(board, giver, -weights) + _falls(board, broker, weights) > _LEAST_GAIN
+    partitions, slots = board.held_by(giver)
+    weights = board.weights_of(partitions, slots)
+    helps = board.fall(giver, -weights) + board.fall(broker, weights) > _LEAST_GAIN
     helps &= (weights[:, column] > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
     partitions, slots, weights = partitions[helps], slots[helps], weights[helps]
     may = board.may_go(partitions, slots, broker)
@@ -151,35 +150,11 @@ def _smallest(weight: Floats) -> list[int]:
     return [int(weight.argmin())] if len(weight) else []
 
 
-def _weights(board: Board, broker: int) -> tuple[Ints, Ints, Floats]:
-    """Partitions, slots and weights (n, K) of a broker's movable replicas."""
+def _shed(board: Board, broker: int, column: int, amount: float) -> None:
+    """Move about `amount` of one resource away from a broker."""
+    anywhere = np.zeros(len(board.violation))
     partitions, slots = board.held_by(broker)
-    targets = board.targets
-    return (
-        partitions,
-        slots,
-        targets.every[partitions] + np.where((slots == 0)[:, None], targets.leading[partitions], 0),
-    )
-
-
-def _falls(board: Board, broker: int, changes: Floats) -> Floats:
-    """(n,) by how much a broker's violation falls with each of these changes (n, K)."""
-    targets = board.targets
-    after = board.loads[broker] + changes
-    outside = np.maximum(np.maximum(after - targets.high[broker], targets.low[broker] - after), 0)
-    return np.asarray(board.violation[broker] - outside @ targets.weight)
-
-
-def shed(board: Board, broker: int, column: int, amount: float, opened: Floats, why: Why) -> float:
-    """Move about `amount` of one resource away from a broker, towards brokers open in `opened` (0 or -inf).
-
-    Returns:
-        What is left of `amount`.
-    """
-    partitions, slots = board.held_by(broker)
-    weight = board.targets.every[partitions, column] + np.where(
-        slots == 0, board.targets.leading[partitions, column], 0
-    )
+    weight = board.weights_of(partitions, slots)[:, column]
     some = (weight > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
     partitions, slots, weight = partitions[some], slots[some], weight[some]
     left = amount
@@ -190,7 +165,7 @@ def shed(board: Board, broker: int, column: int, amount: float, opened: Floats, 
         size = float(weight[candidate])
         if size > left * _FITS and board.targets.resources[column] is Resource.DISK:
             continue
-        if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, opened, why):
+        if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, anywhere, Why.OVER):
             left -= size
         else:
             failures += 1
@@ -198,9 +173,8 @@ def shed(board: Board, broker: int, column: int, amount: float, opened: Floats, 
         # No replica that fits is left, so try the smallest of those that are more than enough.
         enough = np.flatnonzero((weight > left) & (board.replicas[partitions, slots] == broker))
         for candidate in enough[np.argsort(weight[enough], kind="stable")][:_LARGER_TRIED].tolist():
-            if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, opened, why):
-                return left - float(weight[candidate])
-    return left
+            if _move_one(board, int(partitions[candidate]), int(slots[candidate]), broker, column, anywhere, Why.OVER):
+                return
 
 
 def _in_order(board: Board, column: int, partitions: Ints, weight: Floats, amount: float) -> list[int]:
@@ -271,9 +245,7 @@ def _swap(board: Board, broker: int, column: int, *, over: bool) -> bool:
 def _sample(board: Board, broker: int, column: int, excess: float, over: bool) -> tuple[Ints, Ints]:
     """Replicas to pair: near the excess on the side that has too much, else the smallest, and some of all sizes."""
     partitions, slots = board.held_by(broker)
-    weight = board.targets.every[partitions, column] + np.where(
-        slots == 0, board.targets.leading[partitions, column], 0
-    )
+    weight = board.weights_of(partitions, slots)[:, column]
     distance = np.abs(weight - abs(excess)) if over else weight
     near = np.argsort(distance, kind="stable")[:_SWAP_WIDTH]
     spread = np.argsort(weight, kind="stable")[:: max(1, len(weight) // _SWAP_WIDTH)]
@@ -290,14 +262,11 @@ def _best_pair(
     other, other_slots = theirs[0][can_come], theirs[1][can_come]
     if not len(mine) or not len(other):
         return None
-    going = targets.every[mine] + np.where((my_slots == 0)[:, None], targets.leading[mine], 0)
-    coming = targets.every[other] + np.where((other_slots == 0)[:, None], targets.leading[other], 0)
+    going, coming = board.weights_of(mine, my_slots), board.weights_of(other, other_slots)
     change = coming[None, :, :] - going[:, None, :]
     gain = np.full(change.shape[:2], board.violation[broker] + board.violation[partner])
     for who, net, arriving in ((broker, change, coming[None, :, :]), (partner, -change, going[:, None, :])):
-        after = board.loads[who] + net
-        outside = np.maximum(np.maximum(after - targets.high[who], targets.low[who] - after), 0)
-        gain -= outside @ targets.weight
+        gain -= board.violation_with(who, board.loads[who] + net)
         if board.limited:
             worst = board.incoming[who] + np.where(board.kept > 0, arriving, net)
             gain[((worst > targets.hard[who] + 1e-12) & (worst > board.incoming[who])).any(axis=2)] = -np.inf
@@ -325,7 +294,7 @@ def take_back(board: Board) -> None:
         row: list[int] = now[partition].tolist()
         here, weight = row[slot], board.weight_of(partition, slot)
         homes = [home for home in start[partition].tolist() if home != ABSENT and home not in row]
-        spared = [(board.fall(here, -weight) + board.fall(home, weight), -home) for home in homes]
+        spared = [(float(board.fall(here, -weight) + board.fall(home, weight)), -home) for home in homes]
         if not spared or max(spared)[0] < -_NOTHING:
             continue
         board.go_home(partition, slot, -max(spared)[1])

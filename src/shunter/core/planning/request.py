@@ -9,6 +9,9 @@ from shunter.core.planning.cluster import Resource
 from shunter.errors import ShunterError
 from shunter.model.inventory import OfflineReplica, TopicWish
 
+SPENT = "the cap on bytes or moves is spent"
+"""Why a plan leaves something undone whose copy its caps do not allow."""
+
 
 class PlanRefused(ShunterError):  # named for the request, as RequestRejected
     """A request that no plan can serve: the text names the request's fault and the reason."""
@@ -45,10 +48,14 @@ class Scope(Enum):
     """Replicas move between the log dirs of their own broker. `plan_disks` plans this, from brokers' own reports."""
 
 
+BALANCING = (Scope.REBALANCE, Scope.FILL)
+"""Scopes that bring every broker into every band."""
 EMPTYING = (Scope.EMPTY_DISKS, Scope.FILLING_DISKS)
 """Scopes that move replicas only away from disks that hold too much."""
-KEEPING = (Scope.REBALANCE, Scope.FILL, *EMPTYING)
-"""Scopes that balance. They never take an offline replica away, so they leave its partition alone."""
+KEEPING = (*BALANCING, *EMPTYING)
+"""Scopes that balance replicas. They never take an offline replica away, so they leave its partition alone."""
+MEASURED = (*KEEPING, Scope.LEADERS)
+"""Scopes that bring brokers into bands."""
 ORDER_ALONE = (Scope.LEADERS, Scope.DEMOTE)
 """Scopes that change only the order of replicas, so that no byte moves."""
 

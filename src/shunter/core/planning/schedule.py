@@ -270,20 +270,3 @@ def expected_duration(
     return ExpectedDuration(
         planned.lower_bound, planned.makespan * least, planned.makespan * middle, planned.makespan * most
     )
-
-
-def fixed_batches(transfers: Transfers, bandwidth: Bandwidth, batch: int) -> float:
-    """Model most other tools: a fixed number of moves at a time in the given order, and the next batch after the last.
-
-    Returns:
-        The makespan in seconds under the same model of bandwidth.
-    """
-    total = 0.0
-    for first in range(0, len(transfers.size), batch):
-        part = slice(first, first + batch)
-        growth = None if transfers.growth is None else transfers.growth[part]
-        chosen = Transfers(transfers.source[part], transfers.target[part], transfers.size[part], growth)
-        run = _Run(chosen, bandwidth, Dispatcher(chosen, bandwidth, Concurrency(total=0, per_broker=0)))
-        run.to_the_end()
-        total += float(run.end.max(initial=0.0))
-    return total

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from shunter.core.planning.aims import Targets
 from shunter.core.planning.board import Board, Why
-from shunter.core.planning.cluster import ABSENT, ClusterLoad, Flags, Floats, Ints, Resource
+from shunter.core.planning.cluster import ABSENT, Flags, Floats, Ints, Resource
 from shunter.core.planning.facts import OBSTACLES, Fitness, spare
 from shunter.core.planning.moves import Undone
-from shunter.core.planning.request import EMPTYING, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, SPENT, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import place
 from shunter.core.planning.wishes import (
+    cut,
     demote,
-    drop_worst,
     grant_wishes,
-    kept_by_exclusion,
+    grow,
     no_place,
+    too_few,
     why_fixed,
-    why_not,
 )
 from shunter.core.wording import counted, named
 from shunter.model.inventory import OfflineReplica
@@ -27,7 +26,6 @@ _NAMED = 100
 """The most partitions that are named in one sentence about what is left undone."""
 _EXCLUDED = "the topics are excluded"
 _LOST = "no live replica in sync has their data"
-_SPENT = "the cap on bytes or moves is spent"
 
 
 def apply_scope(board: Board, request: PlanRequest) -> list[Undone]:
@@ -82,25 +80,6 @@ def check(request: PlanRequest) -> None:
         raise PlanRefused(f"max moves {request.max_moves} is negative")
 
 
-def check_brokers(cluster: ClusterLoad, request: PlanRequest, goal: Targets) -> None:
-    """Refuse to empty brokers if the others are too few for a partition's replicas.
-
-    Raises:
-        PlanRefused: Names the partition.
-    """
-    if request.scope not in {Scope.DRAIN, Scope.REPLACE}:
-        return  # Offline replicas that find no broker are reported one by one.
-    leaving = np.isin(np.array(cluster.brokers), request.brokers)
-    concerned = (leaving[cluster.replicas] & (cluster.replicas != ABSENT)).any(axis=1) & goal.movable
-    staying = int((~leaving).sum())
-    short = np.flatnonzero(concerned & (cluster.replication > staying))
-    if len(short):
-        name, replicas = cluster.partition_name(int(short[0])), int(cluster.replication[short[0]])
-        raise PlanRefused(
-            f"{name} has {counted(replicas, 'replica')}, and {counted(staying, 'broker')} may hold them; add brokers first"
-        )
-
-
 def _needs(board: Board) -> Floats:
     targets = board.targets
     return np.where(targets.members[:, None], targets.share - board.loads, -1e6)
@@ -140,12 +119,15 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
     fixed, lost = ~board.targets.movable[partitions], board.targets.lost[partitions]
     for stay, told in ((fixed & ~lost, _EXCLUDED), (lost, _LOST)):
         undone += _staying(board, partitions[stay], slots[stay], told)
-    concerned, places = partitions[~fixed], slots[~fixed]
-    partitions, slots, paid = _affordable(board, concerned, places)
-    undone += _staying(board, concerned[~paid], places[~paid], _SPENT)
-    left = place(board, partitions, slots, _needs(board), must=True, why=why)
-    undone += [_homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left]
-    return undone
+    return undone + _give_away(board, partitions[~fixed], slots[~fixed], why)
+
+
+def _give_away(board: Board, partitions: Ints, slots: Ints, why: Why) -> list[Undone]:
+    """Give replicas other brokers, as far as the caps and the brokers allow, and name those that stay."""
+    paying, places, paid = _affordable(board, partitions, slots)
+    undone = _staying(board, partitions[~paid], slots[~paid], SPENT)
+    left = place(board, paying, places, _needs(board), must=True, why=why)
+    return undone + [_homeless(board, int(paying[at]), int(board.replicas[paying[at], places[at]])) for at in left]
 
 
 def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
@@ -185,13 +167,7 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
     ]
     undone += _staying(board, *_columns(excluded), _EXCLUDED)
     pairs = [(at, slot) for at, slots in sorted(gone.items()) if at not in lost for slot in sorted(slots)]
-    concerned, places = _columns(pairs)
-    partitions, slots, paid = _affordable(board, concerned, places)
-    undone += _staying(board, concerned[~paid], places[~paid], _SPENT)
-    left = place(board, partitions, slots, _needs(board), must=True, why=Why.OFFLINE)
-    return undone + [
-        _homeless(board, int(partitions[at]), int(board.replicas[partitions[at], slots[at]])) for at in left
-    ]
+    return undone + _give_away(board, *_columns(pairs), Why.OFFLINE)
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:
@@ -275,7 +251,7 @@ def _fix_racks(board: Board) -> list[Undone]:
             if not rules.uneven(board.replicas[partition : partition + 1])[0]:
                 break
             if not board.budget.allows(float(board.cluster.sizes[partition])):
-                undone.append(Undone(what, _SPENT))
+                undone.append(Undone(what, SPENT))
                 break
             if not _fix_one(board, partition):
                 undone.append(Undone(what, no_place(board, partition)))
@@ -316,42 +292,14 @@ def _change_replication(board: Board, request: PlanRequest) -> list[Undone]:
         )
     chosen = np.isin(np.array(cluster.topics), request.topics or cluster.topics)[cluster.topic_of]
     for partition in np.flatnonzero(chosen & (board.targets.movable | board.targets.lost)).tolist():
-        least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
-        name = cluster.partition_name(partition)
         if not board.movable[partition]:
             if board.factors[partition] != wanted:
-                undone.append(Undone(f"{name} keeps its replicas", why_fixed(board, partition)))
-            continue
-        if wanted < least:
-            rule = f"min.insync.replicas is {least}: writers would be refused; lower it first"
-            undone.append(Undone(f"{name} keeps its replication factor", rule))
-            continue
-        while board.factors[partition] > wanted:
-            if not drop_worst(board, partition):
-                undone.append(kept_by_exclusion(board, partition))
-                break
-        while board.factors[partition] < wanted:
-            if not _add_one(board, partition):
                 undone.append(
-                    Undone(
-                        f"{name} stays at {counted(int(board.factors[partition]), 'replica')}",
-                        why_not(board, partition),
-                    )
+                    Undone(f"{cluster.partition_name(partition)} keeps its replicas", why_fixed(board, partition))
                 )
-                break
+        elif refused := too_few(board, partition, wanted):
+            undone += refused
+        else:
+            undone += cut(board, partition, wanted) + grow(board, partition, wanted, Why.REPLICATION)
     board.rebuild()
     return undone
-
-
-def _add_one(board: Board, partition: int) -> bool:
-    if not board.budget.allows(float(board.cluster.sizes[partition])):
-        return False
-    slot = board.factors[partition]
-    board.factors[partition] += 1
-    gain = board.gains(board.weight_of(partition, slot), board.openings(partition, slot))
-    best = int(gain.argmax())
-    if not np.isfinite(gain[best]):
-        board.factors[partition] -= 1
-        return False
-    board.move(partition, slot, best, Why.REPLICATION)
-    return True

@@ -41,8 +41,8 @@ class Flow:
 def balance_bulk(board: Board) -> None:
     """Move replicas to balance disks, and choose as many of them as balanced counts ask for."""
     targets = board.targets
-    disk, replicas = targets.column(Resource.DISK), targets.column(Resource.REPLICAS)
-    if disk is None or replicas is None or targets.weight[disk] == 0:
+    disk, replicas = targets.aim(Resource.DISK), targets.column(Resource.REPLICAS)
+    if disk is None or replicas is None:
         return
     limit = board.budget.size / targets.scale[disk]
     flow = flows(board, disk, margin=_DISK_MARGIN, limit=limit * (1 - _RESERVED))
@@ -54,8 +54,8 @@ def balance_bulk(board: Board) -> None:
     partitions, slots = _choose_all(board, flow, counts.give)
     need = np.zeros_like(targets.low)
     need[:, disk], need[:, replicas] = flow.take, counts.take
-    rate = targets.column(Resource.BYTES_IN)
-    if rate is not None and targets.weight[rate] > 0:
+    rate = targets.aim(Resource.BYTES_IN)
+    if rate is not None:
         need[:, rate] = flows(board, rate, margin=_DISK_MARGIN, limit=np.inf).take
     place(board, partitions, slots, need)
 
@@ -66,8 +66,8 @@ def balance_counts(board: Board) -> None:
     The fullest brokers come down together, to the lowest level that the smallest replicas can reach within the cap.
     """
     targets = board.targets
-    replicas = targets.column(Resource.REPLICAS)
-    if replicas is None or targets.weight[replicas] == 0 or board.spent():
+    replicas = targets.aim(Resource.REPLICAS)
+    if replicas is None or board.spent():
         return
     whole = flows(board, replicas, margin=_COUNT_MARGIN, limit=np.inf)
     scale = float(targets.scale[replicas])

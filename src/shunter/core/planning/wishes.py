@@ -10,7 +10,7 @@ from shunter.core.planning.board import Board, Why
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, Flags, Resource
 from shunter.core.planning.facts import LEADS_FROM
 from shunter.core.planning.moves import Undone
-from shunter.core.planning.request import PlanRefused
+from shunter.core.planning.request import SPENT, PlanRefused
 from shunter.core.wording import counted, named
 from shunter.model.inventory import TopicWish
 
@@ -132,54 +132,74 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
     """Change one partition: drop surplus replicas, then move those that are in a wrong place, then add missing ones."""
     cluster, name = board.cluster, board.cluster.partition_name(partition)
     wanted = wish.replication or board.factors[partition]
-    least = 1 if cluster.min_isr is None else int(cluster.min_isr[partition])
-    if wanted < min(least, board.factors[partition]):
-        return [Undone(f"{name} keeps its replicas", f"min.insync.replicas is {least}: writers would be refused")]
-    undone: list[Undone] = []
-    while board.factors[partition] > wanted:
-        if not drop_worst(board, partition, places):
-            undone.append(kept_by_exclusion(board, partition))
-            break
+    if refused := too_few(board, partition, wanted):
+        return refused
+    undone = cut(board, partition, wanted, places)
     for slot in range(board.factors[partition]):
         here = int(board.replicas[partition, slot])
         if board.targets.excluded[here] and not places[here]:
             undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", "the broker is excluded"))
-        elif not places[here] and not _settle(board, partition, slot, allowed):
-            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", why_not(board, partition, allowed)))
+        elif not places[here] and not _settle(board, partition, slot, Why.WANTED, allowed):
+            undone.append(
+                Undone(f"{name} stays on broker {cluster.brokers[here]}", _why_not(board, partition, allowed))
+            )
+    return undone + grow(board, partition, wanted, Why.WANTED, allowed)
+
+
+def too_few(board: Board, partition: int, wanted: int) -> list[Undone]:
+    """That a cut would leave fewer replicas than min.insync.replicas; []: it would not."""
+    least = 1 if board.cluster.min_isr is None else int(board.cluster.min_isr[partition])
+    if wanted >= min(least, board.factors[partition]):
+        return []
+    what = f"{board.cluster.partition_name(partition)} keeps its replicas"
+    return [Undone(what, f"min.insync.replicas is {least}: writers would be refused; lower it first")]
+
+
+def cut(board: Board, partition: int, wanted: int, places: Flags | None = None) -> list[Undone]:
+    """Drop replicas until as many are left as wanted; `places`: see `_drop_worst`."""
+    while board.factors[partition] > wanted:
+        if not _drop_worst(board, partition, places):
+            return [_stays_at(board, partition, "what may go is on excluded brokers, which no replica leaves")]
+    return []
+
+
+def grow(board: Board, partition: int, wanted: int, why: Why, allowed: Flags | None = None) -> list[Undone]:
+    """Add replicas until there are as many as wanted; `allowed`: see `no_place`."""
     while board.factors[partition] < wanted:
         slot = board.factors[partition]
         board.factors[partition] += 1
-        if not _settle(board, partition, slot, allowed):
+        if not _settle(board, partition, slot, why, allowed):
             board.factors[partition] -= 1
-            undone.append(
-                Undone(
-                    f"{name} stays at {counted(int(board.factors[partition]), 'replica')}",
-                    why_not(board, partition, allowed),
-                )
-            )
-            break
-    return undone
+            return [_stays_at(board, partition, _why_not(board, partition, allowed))]
+    return []
 
 
-def _settle(board: Board, partition: int, slot: int, allowed: Flags) -> bool:
+def _stays_at(board: Board, partition: int, why: str) -> Undone:
+    name, left = board.cluster.partition_name(partition), counted(int(board.factors[partition]), "replica")
+    return Undone(f"{name} stays at {left}", why)
+
+
+def _settle(board: Board, partition: int, slot: int, why: Why, allowed: Flags | None) -> bool:
     """Put a replica on the best broker that it may be on; returns whether there is one."""
     if not board.budget.allows(float(board.cluster.sizes[partition])):
         return False
-    opened = np.where(allowed, board.openings(partition, slot), -np.inf)
-    if not np.isfinite(opened).any():
-        # Fewer racks are wanted than the spread needs. Then replicas share the wanted racks.
-        taken = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
-        opened = np.where(allowed, board.shut, -np.inf)
-        opened[[*taken, *board.ill_at(partition)]] = -np.inf
+    opened = board.openings(partition, slot)
+    if allowed is not None:
+        opened = np.where(allowed, opened, -np.inf)
+        if not np.isfinite(opened).any():
+            # Fewer racks are wanted than the spread needs. Then replicas share the wanted racks.
+            taken = [broker for broker in board.replicas[partition].tolist() if broker != ABSENT]
+            opened = np.where(allowed, board.shut, -np.inf)
+            opened[[*taken, *board.ill_at(partition)]] = -np.inf
     gain = board.gains(board.weight_of(partition, slot), opened)
     best = int(gain.argmax())
     if not np.isfinite(gain[best]):
         return False
-    board.move(partition, slot, best, Why.WANTED)
+    board.move(partition, slot, best, why)
     return True
 
 
-def drop_worst(board: Board, partition: int, places: Flags | None = None) -> bool:
+def _drop_worst(board: Board, partition: int, places: Flags | None) -> bool:
     """Drop a replica; returns whether one may be dropped.
 
     The first choice is one that is offline, then one that is out of sync, then one on a cordoned broker, then one on a
@@ -217,16 +237,10 @@ def drop_worst(board: Board, partition: int, places: Flags | None = None) -> boo
     return True
 
 
-def kept_by_exclusion(board: Board, partition: int) -> Undone:
-    """That a partition keeps more replicas than it shall have, because excluded brokers hold them."""
-    name, left = board.cluster.partition_name(partition), counted(int(board.factors[partition]), "replica")
-    return Undone(f"{name} stays at {left}", "what may go is on excluded brokers, which no replica leaves")
-
-
-def why_not(board: Board, partition: int, allowed: Flags | None = None) -> str:
+def _why_not(board: Board, partition: int, allowed: Flags | None) -> str:
     """Why no broker gets another replica of a partition; `allowed`: see `no_place`."""
     if not board.budget.allows(float(board.cluster.sizes[partition])):
-        return "the cap on bytes or moves is spent"
+        return SPENT
     return no_place(board, partition, allowed)
 
 

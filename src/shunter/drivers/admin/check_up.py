@@ -63,6 +63,8 @@ class _Visit:
 
     admin: KafkaPythonAdmin
     unread: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    hurried_s: float | None = None
+    """How long an answer of the controller is waited for; None: as long as the client does."""
 
     async def part(
         self,
@@ -76,19 +78,22 @@ class _Visit:
         """Read one part with the client; if it can't be read, note why, and return `otherwise`."""
         return await self.noted(what, self.admin.ask(what, permission, work, within_s=within_s), otherwise)
 
-    async def noted(
-        self, what: str, answer: Awaitable[Answer], otherwise: Answer, *, at_most_s: float | None = None
-    ) -> Answer:
+    async def noted(self, what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
         """Wait for an answer; if there is none, note why, and return `otherwise`."""
         try:
-            # Not by the client's own limit: after that it would connect anew, which takes longer than the whole look.
-            async with asyncio.timeout(at_most_s):
-                return await answer
-        except TimeoutError:
-            self.unread.append((what, f"it was not answered within {at_most_s:.0f} s, as a broker hangs"))
-            return otherwise
+            return await answer
         except DriverError as error:
             self.unread.append((what, str(error)))
+            return otherwise
+
+    async def of_controller(self, what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
+        """As `noted`, of what only the controller knows: if a broker hangs, it may be that one, or the last one."""
+        try:
+            # Not by the client's own limit: after that it would connect anew, which takes longer than the whole look.
+            async with asyncio.timeout(self.hurried_s):
+                return await self.noted(what, answer, otherwise)
+        except TimeoutError:
+            self.unread.append((what, f"it was not answered within {self.hurried_s:.1f} s, as a broker hangs"))
             return otherwise
 
 
@@ -117,13 +122,15 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
             for broker in ids
         )
     )
-    # What only the controller answers is waited for less if a broker hangs: it may be that one.
-    hurried = HURRIED_S if silent else None
-    (before, topics, ongoing), quorum, shunter = await asyncio.gather(
-        _topics_and_moves(visit, hurried),
-        visit.noted("the quorum", admin.quorum(), _UNTOLD, at_most_s=hurried),
-        visit.noted("features", admin.ask("features", "", is_shunters), False, at_most_s=hurried),
-    )
+    fenced = await _fenced([broker for broker in registered if broker.get("is_fenced", False)])
+    # Brokers forward requests to a controller that hangs for half a minute, also after the next one was elected.
+    visit.hurried_s = HURRIED_S if silent or any(broker.problem for broker in fenced) else None
+    async with admin.apart(silent) as controller:
+        (before, topics, ongoing), quorum, shunter = await asyncio.gather(
+            _topics_and_moves(visit, controller),
+            visit.of_controller("the quorum", controller.quorum(), _UNTOLD),
+            visit.of_controller("features", controller.ask("features", "", is_shunters), False),
+        )
     leaderless = [each.name for each in topics if any(part.leader < 0 for part in each.partitions.values())]
     eligible = await visit.part(
         "eligible leaders", "Describe on Topic", lambda client: client.eligible_leaders(leaderless), _NO_ELIGIBLE
@@ -143,19 +150,21 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         clock_ahead_ms=None if known is None else known.ahead_ms,
         quorum=known,
         unread=tuple(dict.fromkeys(visit.unread)),
-        fenced=await _fenced([broker for broker in registered if broker.get("is_fenced", False)]),
+        fenced=fenced,
         certificate=admin.expiring_certificate,
     )
 
 
-async def _topics_and_moves(visit: _Visit, at_most_s: float | None) -> tuple[_Moves, tuple[CheckedTopic, ...], _Moves]:
+async def _topics_and_moves(
+    visit: _Visit, controller: KafkaPythonAdmin
+) -> tuple[_Moves, tuple[CheckedTopic, ...], _Moves]:
     """Topics, and the reassignments on both sides of them. If the first are not told in a hurry, nor are the second."""
-    before = await visit.noted(MOVES, visit.admin.list_reassignments(), _NO_MOVES, at_most_s=at_most_s)
-    untold = at_most_s is not None and any(what == MOVES for what, _why in visit.unread)
+    before = await visit.of_controller(MOVES, controller.list_reassignments(), _NO_MOVES)
+    untold = visit.hurried_s is not None and any(what == MOVES for what, _why in visit.unread)
     topics = await _topics(visit)
     if untold:
         return before, topics, _NO_MOVES
-    return before, topics, await visit.noted(MOVES, visit.admin.list_reassignments(), _NO_MOVES, at_most_s=at_most_s)
+    return before, topics, await visit.of_controller(MOVES, controller.list_reassignments(), _NO_MOVES)
 
 
 async def _silent(visit: _Visit, broker: BrokerId, rack: str | None, address: str) -> CheckedBroker:

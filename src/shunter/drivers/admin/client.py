@@ -75,8 +75,12 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         long as the library's patience, and the library may choose it for any request.
         """
         found: list[BrokerId] = self._manager.run(self._silent, within_s)
-        self._manager.shun(found, for_s)
+        self.shun(found, for_s)
         return frozenset(found)
+
+    def shun(self, brokers: Iterable[BrokerId], for_s: float) -> None:
+        """Send nothing to these brokers for a while."""
+        self._manager.shun(brokers, for_s)
 
     async def _silent(self, within_s: float) -> list[BrokerId]:
         asked: dict[BrokerId, Any] = {}

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +20,7 @@ from kafka import errors as kafka_errors
 from shunter.core.under_way import copies_among
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, translated
 from shunter.drivers.admin.bootstrap_probe import look_at, protocol_of, servers_of
-from shunter.drivers.admin.client import connected, is_shunters, known_addresses
+from shunter.drivers.admin.client import SHUNNED_FOR_S, connected, is_shunters, known_addresses
 from shunter.drivers.admin.log_dirs import (
     LogDirsSeen,
     describe_log_dirs,
@@ -119,6 +119,25 @@ class KafkaPythonAdmin:
         made.patient = patient
         return made
 
+    @contextlib.asynccontextmanager
+    async def apart(self, silent: Collection[BrokerId]) -> AsyncIterator[KafkaPythonAdmin]:
+        """A client with connections of its own, which sends nothing to silent brokers for a while.
+
+        A broker answers a connection's requests in turn. One that it forwards to a controller that hangs holds all
+        that come after it.
+
+        Raises:
+            DriverError: no broker answers.
+        """
+        manager = self._client._manager  # noqa: SLF001  as in `_learn_brokers`
+        live = [f"{each.host}:{each.port}" for each in manager.cluster.brokers() if each.node_id not in silent]
+        other = await self.connect(self._configuration | {"bootstrap_servers": live}, patient=self.patient)
+        try:
+            other._client.shun(silent, SHUNNED_FOR_S)  # noqa: SLF001  of this class too
+            yield other
+        finally:
+            await other.close()
+
     async def _call(
         self, what: str, permission: str, work: Callable[[Any], Answer], *, within_s: float = READ_WITHIN_S
     ) -> Answer:
@@ -148,15 +167,9 @@ class KafkaPythonAdmin:
                 if not self.patient or not error.retriable:
                     raise
                 if clock() >= give_up_s:
-                    raise DriverError(f"{error}; {await self._told_servers()}", retriable=True) from error
+                    told = await asyncio.to_thread(who_answers, self._everybody(), self._client)
+                    raise DriverError(f"{error}; {told}", retriable=True) from error
             await asyncio.sleep(AGAIN_S)
-
-    async def _told_servers(self) -> str:
-        """Say which brokers answer now, and what is wrong with the others."""
-        servers = list(dict.fromkeys([*servers_of(self._everybody()), *known_addresses(self._client)]))
-        found = await asyncio.to_thread(look_at, servers, protocol_of(self._configuration))
-        told = [f"{server} {reason or 'answers'}" for server, reason in found.items()]
-        return f"of the brokers that are known, {', '.join(told)}"
 
     async def _call_once(self, what: str, permission: str, work: Callable[[Any], Answer], within_s: float) -> Answer:
         client = self._client
@@ -482,6 +495,20 @@ class KafkaPythonAdmin:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
+def who_answers(configuration: Mapping[str, Any], client: Any) -> str:
+    """Say which brokers answer now, and what is wrong with the others. Blocks."""
+    found = look_at(
+        list(dict.fromkeys([*servers_of(configuration), *known_addresses(client)])), protocol_of(configuration)
+    )
+    answers = [f"{each} {reason or 'answers'}" for each, reason in found.items()]
+    told = f"of the brokers that are known, {', '.join(answers)}"
+    if not any(found.values()):
+        return told
+    return (
+        f"{told}; if the controller was there, brokers forward requests to it for another half a minute: try again then"
+    )
+
+
 _PREFERRED = 0
 """ElectionType of ElectLeaders."""
 
@@ -513,5 +540,5 @@ def _code(outcome: Exception | None) -> tuple[ErrorCode, str]:
     if outcome is None:
         return ErrorCode.NONE, ""
     if isinstance(outcome, RequestRejected):
-        return outcome.error_code, str(outcome)
+        return outcome.error_code, outcome.message
     raise outcome

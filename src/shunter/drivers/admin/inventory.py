@@ -11,10 +11,11 @@ from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
-from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S
+from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
 from shunter.drivers.admin.log_dirs import describe_log_dirs
-from shunter.drivers.admin.metadata import live_brokers
+from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.settings import MIN_INSYNC, effective
+from shunter.errors import DriverError
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
 _CLEANUP = "cleanup.policy"
@@ -64,8 +65,10 @@ def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) ->
                 return _take(client, offsets=offsets)
             except (kafka_errors.KafkaError, RuntimeError, OSError) as error:
                 failure = translated("reading the cluster", "Describe on Cluster and Topic", error)
-                if not failure.retriable or time.monotonic() >= give_up_s:
+                if not failure.retriable:
                     raise failure from error
+                if time.monotonic() >= give_up_s:
+                    raise DriverError(f"{failure}; {who_answers(configuration, client)}", retriable=True) from error
             time.sleep(AGAIN_S)
     finally:
         client.close()
@@ -92,6 +95,9 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     ]
     starts, ends = (_offsets(client, led if offsets else [], which) for which in (_EARLIEST, _LATEST))
     settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
+    # Plans need it beside replicas that are offline alone.
+    offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"])
+    needs_all = MetadataObserver().controller_of(client, described)[1] if offline else None
     registered = [
         InventoryBroker(
             int(broker["broker_id"]),
@@ -101,6 +107,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
             fenced=broker.get("is_fenced"),
             log_dirs=log_dirs.get(int(broker["broker_id"])),
             silent=int(broker["broker_id"]) in silent or None,
+            needs_all=needs_all,
         )
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
     ]

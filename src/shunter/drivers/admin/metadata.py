@@ -75,8 +75,7 @@ class MetadataObserver:
         _doubt(client, [name for name, topic in topics.items() if topic is None], brokers)
         if sure:
             _agree(client, topics, brokers)
-        controller = self._controller(client, int(described["controller_id"]))
-        return TopicsSeen(topics, brokers, controller, self._needs_all(client, controller, brokers))
+        return TopicsSeen(topics, brokers, *self.controller_of(client, described))
 
     def _least_late(self, client: Any) -> BrokerId | None:
         """Choose the broker to ask for metadata.
@@ -101,6 +100,11 @@ class MetadataObserver:
         if leader in live:
             return leader
         return max(sorted(live), key=lambda broker: read.get(broker, -1), default=None)
+
+    def controller_of(self, client: Any, described: Mapping[str, Any]) -> tuple[BrokerId, bool | None]:
+        """Return the controller (-1: not known), and `TopicsSeen.needs_all`, by an answer to DescribeCluster."""
+        controller = self._controller(client, int(described["controller_id"]))
+        return controller, self._needs_all(client, controller, live_brokers(described))
 
     def _controller(self, client: Any, said: BrokerId) -> BrokerId:
         """Return the controller; in KRaft the quorum's leader, because brokers there name any broker as controller."""

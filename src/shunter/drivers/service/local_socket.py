@@ -78,7 +78,7 @@ def _user(writer: asyncio.StreamWriter) -> str:
 
 
 async def ask_at_door(path: Path, request: object, within_s: float = 60.0) -> Any:
-    """Ask the service that serves from this folder.
+    """Ask the service at this socket.
 
     Raises:
         DriverError: no service serves there, it belongs to another user, or there is no answer.
@@ -96,7 +96,7 @@ async def ask_at_door(path: Path, request: object, within_s: float = 60.0) -> An
             finally:
                 writer.close()
     except (FileNotFoundError, ConnectionRefusedError) as error:
-        told = f"no service serves from {path.parent}: start `shunter serve FILE`, or name its folder by --state-dir"
+        told = f"no service serves at {path}: start `shunter serve FILE`, or name another by --service"
         raise DriverError(told, retriable=True) from error
     except PermissionError as error:
         raise DriverError(f"{path}: the service belongs to another user: {error.strerror}", retriable=False) from error

@@ -39,7 +39,7 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
         FormatError: the token file or the CA file can't be read.
     """
     if not is_http_url(server.url):
-        raise SettingsError(f"--server {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
+        raise SettingsError(f"--service {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if key:
         headers["Idempotency-Key"] = key

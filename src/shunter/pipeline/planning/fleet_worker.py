@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from shunter.core.planning.balance import plan
-from shunter.core.planning.bounds import JOINTLY, byte_bound, joint_bound
+from shunter.core.planning.bounds import byte_bound, joint_bound
 from shunter.core.planning.cluster import (
     ABSENT,
     UNKNOWN,
@@ -31,7 +31,7 @@ from shunter.core.planning.cluster import (
 )
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import PlanRequest
+from shunter.core.planning.request import BALANCING, PlanRequest
 from shunter.core.wording import counted
 from shunter.errors import FormatError, ShunterError
 from shunter.formats.broker_facts import facts_row, read_facts
@@ -153,7 +153,7 @@ def plan_cluster(cluster_id: str, table: pa.Table, request: PlanRequest, joint: 
     cluster = cluster_load(cluster_id, table)
     snapshot = table["topic"].null_count > 0
     made = plan(cluster, request)
-    jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in JOINTLY else None
+    jointly = joint_bound(made.cluster, made.targets) if joint and request.scope in BALANCING else None
     summary = summarise(made, byte_bound(made.cluster, made.request, made.targets), jointly)
     reachable = summary.joint_percent is not None and np.isfinite(summary.joint_percent)
     no_racks = _NO_RACKS if cluster.racks == ("",) and len(cluster.brokers) > 1 else None

@@ -4,13 +4,13 @@ import { order, read } from "./store.js";
 import { Order } from "./parts.js";
 import { taken } from "./situation.js";
 
-export function KillSwitch({ cluster = "", situation, who }) {
+export function KillSwitch({ cluster = "", situation, paused, who }) {
   const where = cluster || "the whole fleet";
   const path = cluster ? `/clusters/${encodeURIComponent(cluster)}` : "/fleet";
-  const verb = situation.orders.includes("resume-all") ? "resume-all" : "pause-all";
+  const verb = paused ? "resume" : "pause";
   const common = { ...taken(verb, situation, who), comment: true, give: (comment) => order(cluster, verb, { comment }),
     cost: async () => `${(await read(`${path}/preview?verb=${verb}`)).text}.` };
-  if (verb === "resume-all") return html`<${Order} label="Resume ${cluster ? "cluster" : "all"}" title="Resume ${where}" kind="primary" ...${common}>
+  if (paused) return html`<${Order} label="Resume ${cluster ? "cluster" : "all"}" title="Resume ${where}" kind="primary" ...${common}>
     Moves that the kill switch paused go on.</${Order}>`;
   return html`<${Order} label="Pause ${cluster ? "cluster" : "all"}" title="Pause ${where}" kind="danger" confirm="Pause now" ...${common}>
     The kill switch: moves are paused, and no move begins until somebody lifts it.</${Order}>`;

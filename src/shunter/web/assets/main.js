@@ -77,7 +77,7 @@ function Header({ who, name, fleet }) {
           ${fleet.data.clusters.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select></label>`}
       <span class="spring"></span>
       <${Live} />
-      ${who?.role && fleet.data && html`<${KillSwitch} situation=${fleet.data} who=${who} />`}
+      ${who?.role && fleet.data && html`<${KillSwitch} situation=${fleet.data} paused=${fleet.data.paused} who=${who} />`}
       <${More}><${Who} who=${who} /><${Theme} /></${More}>
     </div>
     ${name && html`<nav aria-label="Pages of ${name}">${TABS.map(([tab, label]) => {

@@ -78,10 +78,10 @@ function change(method, path, body, key) {
 }
 
 // A click that is repeated because the answer was lost is one order: the key stays the same.
-export async function order(cluster, verb, { about = [], value = null, comment = "" } = {}) {
+// `body`: the fields of the order, under the names of the API.
+export async function order(cluster, verb, body) {
   const path = cluster ? `/clusters/${encodeURIComponent(cluster)}/${verb}` : `/fleet/${verb}`;
   const key = unique();
-  const body = { about, value, comment };
   const name = session.get()?.name;
   try {
     return await change("POST", path, body, key);
@@ -95,7 +95,7 @@ export async function order(cluster, verb, { about = [], value = null, comment =
 }
 
 // A dry run: it changes nothing, so it needs no key.
-export const sketch = (cluster, { about, value }) => change("POST", `/clusters/${encodeURIComponent(cluster)}/sketch`, { about, value });
+export const sketch = (cluster, body) => change("POST", `/clusters/${encodeURIComponent(cluster)}/sketch`, body);
 
 // The reason of a sign-out is shown until the next sign-in. The event may come before an answer gives the reason.
 export async function loadSession() {

@@ -62,12 +62,12 @@ const LABELS = {
   look: "observation", condition: "condition holds", "condition-over": "condition ended", proposed: "proposed", approve: "approved", decline: "declined", begun: "execution began",
   "begin-unknown": "execution unknown", execution: "execution", "proposal-waiting": "waits for approval", "proposal-approved": "approved", "proposal-starting": "starting", "proposal-running": "running",
   "proposal-carried-out": "executed", "proposal-done": "done", "proposal-partly": "done in part", "proposal-turned": "stopped or rolled back", "proposal-declined": "declined", "proposal-stale": "outdated", "proposal-refused": "refused",
-  "cluster-unreachable": "cluster unreachable", "cluster-back": "cluster answers again", "broker-empty": "broker safe to remove", "not-driven": "not driven", limit: "throttle changed", bound: "bounds changed",
-  "pause-all": "all paused", "resume-all": "all resumed", rollback: "rolled back", "clear-throttles": "throttles removed", propose: "planned by hand", hold: "blocked by hand", unhold: "unblocked",
+  "cluster-unreachable": "cluster unreachable", "cluster-back": "cluster answers again", "broker-empty": "broker safe to remove", "not-driven": "not driven", limit: "limits changed",
+  "pause-all": "all paused", "resume-all": "all resumed", rollback: "rolled back", "clear-throttles": "throttles removed", propose: "planned by hand", intend: "intent given", withdraw: "intent withdrawn",
   turned: "stopped or rolled back", partly: "done in part", "carried-out": "executed", stale: "outdated", waiting: "waits for approval", "rolled-back": "rolled back", foreign: "external", left: "left to the cluster", gone: "topic is gone",
   "foreign-move": "external move", "throttle-theirs-again": "external throttle in force", "metadata-late": "metadata is late", retargeted: "new target", "move-rebased": "new start", "throttle-left": "throttle left as changed", "token-expires": "token expires", "journal-elsewhere": "journal elsewhere", "service-began": "service began", "service-ended": "service ended", driver: "who drives", "driver-lost": "drives no longer", "pause-not-sent": "pause not sent", "resume-not-sent": "lifting not sent",
   rebalance: "rebalance", leaders: "balance preferred leaders", "fix-racks": "fix rack placement", fill: "fill brokers", drain: "drain brokers", demote: "demote brokers", replace: "replace brokers", offline: "restore offline replicas",
-  topics: "change topics", disks: "balance log dirs", "empty-disks": "relieve full disks", "filling-disks": "relieve filling disks", "change-replication": "change replication", unadd: "no longer filled", add: "fill a broker",
+  topics: "change topics", disks: "balance log dirs", "empty-disks": "relieve full disks", "filling-disks": "relieve filling disks", "change-replication": "change replication", add: "fill a broker",
 };
 export const words = (name) => LABELS[name] || name.replaceAll("-", " ");
 export const capital = (text) => text.replace(/^./, (first) => first.toUpperCase());

@@ -27,6 +27,7 @@ from shunter.core.executor.ready import (
     Reply,
     Request,
 )
+from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     Command,
@@ -100,12 +101,22 @@ class Yard:
             return ErrorCode.INVALID_REPLICATION_FACTOR
         else:
             new = {broker for broker in target if broker not in partition.replicas}
-            if not new <= self.up or len(set(target)) != len(target):
+            if not new <= self.up or len(set(target)) != len(target) or self.cordoned().intersection(target):
                 return ErrorCode.INVALID_REPLICA_ASSIGNMENT
             partition.reassign(target, kraft=True, strands=self.strands)
             code = ErrorCode.NONE
         self._settle(partition)
         return code
+
+    def cordon(self, *brokers: int) -> None:
+        """Cordon all log dirs of these brokers, and of no others."""
+        self.settings = {key: value for key, value in self.settings.items() if key.setting != CORDONED_LOG_DIRS}
+        self.settings.update((ThrottleKey("broker", str(broker), CORDONED_LOG_DIRS), "*") for broker in brokers)
+
+    def cordoned(self) -> set[int]:
+        """Brokers whose log dirs are all cordoned. Kafka 4.4 takes no target that names one."""
+        found = self.settings.items()
+        return {int(key.name) for key, value in found if key.setting == CORDONED_LOG_DIRS and value == "*"}
 
     def _settle(self, partition: SimulatedPartition) -> None:
         """Complete the reassignment if it can be completed, and elect a leader if there is none."""
@@ -307,9 +318,10 @@ class Rig:
                     if tp in yard.partitions and broker not in yard.without_log
                 }
                 spaces = {
-                    (broker, path): yard.spaces.get(path, LogDirSpace(-1, -1))
+                    (broker, path): space._replace(cordoned=True) if broker in yard.cordoned() else space
                     for broker, _tps in work.partitions
                     for path in yard.paths
+                    if (space := yard.spaces.get(path, LogDirSpace(-1, -1)))
                 }
                 brokers = tuple(broker for broker, _ in work.partitions)
                 broken = {broker: yard.broken[broker] for broker in brokers if broker in yard.broken}

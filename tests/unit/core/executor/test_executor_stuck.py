@@ -484,7 +484,8 @@ def test_a_rollback_to_a_broker_that_others_cordoned_is_told_as_stuck() -> None:
     state.cluster.brokers = dict.fromkeys((1, 2, 3, 4))
     state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((4, 2, 3), (4, 2, 3), 4)})
     assert stuck(state, turned_to(move, Direction.BACK)) is None
-    state.cluster.spaces[1, "/d"] = LogDirSpace(100, 50, cordoned=True)
-    told = "it can't end while broker 1 has its log dirs cordoned: Kafka takes no target that names it"
-    assert stuck(state, turned_to(move, Direction.BACK)) == told
+    state.cluster.see_spaces((1,), {(1, "/d"): LogDirSpace(100, 50, cordoned=True)})
+    told = "it can't end while broker 1 has its log dirs cordoned: Kafka takes no target that names it; "
+    lifts = "`kafka-configs --alter --entity-type brokers --entity-name 1 --delete-config cordoned.log.dirs` lifts that"
+    assert stuck(state, turned_to(move, Direction.BACK)) == told + lifts
     assert stuck(state, turned_to(move, Direction.STOP)) is None

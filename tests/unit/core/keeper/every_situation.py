@@ -54,7 +54,7 @@ DRIVERS = (
 )
 THROWN = KillSwitch("lab", "anna", NOW_MS - 60_000, "incident 12")
 SWITCHES = ((None, False), (THROWN, False), (THROWN, True), (THROWN._replace(lifted=True), False))
-HELD = Hold("offline", "held: rolled back by anna at 2026-11-23 02:12 UTC; `shunter serve unhold offline` lifts that")
+HELD = Hold("offline", "held: rolled back by anna at 2026-11-23 02:12 UTC; `shunter withdraw hold offline` lifts that")
 HOLDS = ((), (HELD,))
 STORES = (("", False), ("the disk is full", False), ("the store is damaged", True))
 

@@ -17,6 +17,7 @@ from shunter.core.planning.cluster import Resource
 from shunter.core.planning.request import Scope
 from shunter.model.check_up import CheckedJournal
 from shunter.model.keeper import BalanceRules, Condition, Intents, KeeperPolicy
+from shunter.model.service import OrderKind, ServiceOrder
 
 BROKERS = (1, 2, 3, 4, 5)
 BANDS = (Condition.DISK_BAND, Condition.REPLICAS_BAND, Condition.LEADERS_BAND)
@@ -78,7 +79,7 @@ def test_no_plan_takes_a_broker_out_of_a_hard_band() -> None:
     held = next(each for each in look(seen, hard).proposals if each.scope is Scope.FIX_RACKS)
     assert not held.ready
     assert "replicas-band is hard, and after this plan broker" in held.held_back[0]
-    asked = wished(("fix-racks",), None, seen, hard, "yard", "anna")
+    asked = wished(ServiceOrder(OrderKind.PROPOSE, "yard", scope="fix-racks"), seen, hard, "yard", "anna")
     assert asked.held_back == held.held_back, "a plan that a person asks for keeps to it, too"
 
 

@@ -15,7 +15,7 @@ from shunter.core.keeper.wishes import wished
 from shunter.model.check_up import CheckedLogDir
 from shunter.model.inventory import BrokerDisks
 from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
-from shunter.model.service import KeptProposal, OrderRefused, PlannedChange, ProposalState
+from shunter.model.service import KeptProposal, OrderKind, OrderRefused, PlannedChange, ProposalState, ServiceOrder
 
 EVEN = {"t": [[1, 2], [2, 3], [3, 1]] * 2}
 POLICY = only(Condition.LOG_DIR_BAND)
@@ -93,7 +93,7 @@ def test_guard_rails_hold_for_copies_within_a_broker_too() -> None:
     (one,) = look(heaped(), replace(POLICY, rails=GuardRails(moves=1))).proposals
     assert (one.moves, one.ready) == (1, True)
     assert one.undone == (
-        "/a of broker 1 is filled 1.50 times as much as the mean of its log dirs: the cap on moves or bytes is used up",
+        "/a of broker 1 is filled 1.50 times as much as the mean of its log dirs: the cap on bytes or moves is spent",
     )
     (none,) = look(heaped(), replace(POLICY, rails=GuardRails(bytes=MIB - 1))).proposals
     assert (none.changes, none.ready) == ((), False)
@@ -180,14 +180,18 @@ class TestKept:
         assert (made.state, made.acts) == (ProposalState.APPROVED, True)
 
 
+def disks(*brokers: int) -> ServiceOrder:
+    return ServiceOrder(OrderKind.PROPOSE, "prod", scope="disks", brokers=brokers)
+
+
 def test_a_person_may_ask_for_it_whatever_the_band_is() -> None:
-    made = wished(("disks", "band=1"), None, heaped(), only(), "prod", "anna")
+    made = wished(disks()._replace(band_percent=1), heaped(), only(), "prod", "anna")
     assert (made.scope, made.moves) == ("disks", 2)
-    assert wished(("disks", "1"), None, heaped(), only(), "prod", "anna").changes == made.changes
+    assert wished(disks(1), heaped(), only(), "prod", "anna").changes == made.changes
     with pytest.raises(OrderRefused, match="there is nothing to move"):
-        wished(("disks", "2"), None, heaped(), only(), "prod", "anna")
+        wished(disks(2), heaped(), only(), "prod", "anna")
     with pytest.raises(OrderRefused, match="broker 1 has no other log dir"):
-        wished(("disks", "1"), None, cluster(EVEN), only(), "prod", "anna")
+        wished(disks(1), cluster(EVEN), only(), "prod", "anna")
 
 
 def test_other_plans_leave_log_dirs_as_kafka_would() -> None:

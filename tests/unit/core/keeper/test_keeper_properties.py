@@ -41,6 +41,12 @@ def plans_until_rest(sighting: Sighting, policy: KeeperPolicy) -> list[Proposal]
 @FEW
 @given(sightings(), policies(capped=False))
 def test_a_plan_that_was_carried_out_is_not_proposed_again(sighting: Sighting, policy: KeeperPolicy) -> None:
+    """A whole plan leaves nothing to its scope. A plan without the partitions that would swing may leave some.
+
+    Then the next plan may find another place for these, and move others on, but never back. In a cluster with frozen
+    topics and an intent to replace, a second rebalance moved a replica on that the first had brought. To leave it out
+    of the first plan too would have spared its copy, and the balance would have come to rest farther from its bands.
+    """
     judged = look(sighting, policy)
     proposal = ready(judged)
     if proposal is None:
@@ -48,10 +54,11 @@ def test_a_plan_that_was_carried_out_is_not_proposed_again(sighting: Sighting, p
     again = ready(look(carried_out(sighting, proposal), policy, judged.memory))
     if again is None or again.scope != proposal.scope:
         return
-    # What the first plan left out, because the next observation would have undone it, may have another place now.
     assert any("the next observation would undo it" in str(each) for each in proposal.undone), (proposal, again)
-    first, second = ({(each.topic, each.partition) for each in plan.changes} for plan in (proposal, again))
-    assert not first & second, (proposal, again)
+    later = {(each.topic, each.partition): each for each in again.changes}
+    for each in proposal.changes:
+        following = later.get((each.topic, each.partition), each)
+        assert not set(following.replicas) & (set(each.original) - set(each.replicas)), (each, following)
 
 
 @FEW

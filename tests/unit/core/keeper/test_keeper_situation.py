@@ -96,7 +96,7 @@ class TestEveryCombination:
                 assert stands.driver == THEM
                 assert THEM in stands.doing
                 assert stands.doing.startswith(f"this service stands by: {THEM} drives the cluster")
-                assert (stands.orders, stands.why_not) == ((), why_refused(OrderKind.PAUSE_ALL, facts)[1])  # type: ignore[index]
+                assert (stands.orders, stands.why_not) == ((), why_refused(OrderKind.PAUSE, facts, whole=True)[1])  # type: ignore[index]
                 theirs = facts.words is WordsPlace.READ
                 assert theirs or "paused by" not in told(stands), "its own switch is in force nowhere yet"
                 if facts.observation is not None and facts.observation.journal_open:
@@ -127,15 +127,16 @@ class TestEveryCombination:
 
     def test_no_order_is_offered_that_would_be_refused(self) -> None:
         for facts, stands in ALL:
-            assert all(why_refused(kind, facts) is None for kind in stands.orders)
-            if facts.paused is not None:
-                assert OrderKind.RESUME not in stands.orders
-                assert OrderKind.PAUSE_ALL not in stands.orders
-            if facts.execution is None or not facts.execution.open:
-                assert not {OrderKind.STOP, OrderKind.ROLL_BACK, OrderKind.LIMIT, OrderKind.PAUSE} & {*stands.orders}
+            for kind in stands.orders:
+                assert None in (why_refused(kind, facts), why_refused(kind, facts, whole=True))
+            open_moves = 0 if facts.execution is None else facts.execution.open
+            if facts.paused is not None and not open_moves:
+                assert OrderKind.PAUSE not in stands.orders, "it is paused already"
+            if not open_moves:
+                assert not {OrderKind.STOP, OrderKind.ROLL_BACK, OrderKind.LIMIT} & {*stands.orders}
             if facts.store_trouble or not facts.words.known:
                 kept_here = facts.unanswered or (facts.switch is not None and facts.switch.unsent)
-                may = {OrderKind.PAUSE_ALL, *([OrderKind.RESUME_ALL] if kept_here and not facts.store_trouble else [])}
+                may = {OrderKind.PAUSE, *([OrderKind.RESUME] if kept_here and not facts.store_trouble else [])}
                 assert set(stands.orders) <= may, "no other one can be kept"
             if OrderKind.APPROVE in stands.orders:
                 assert any(each.state is ProposalState.WAITING for each in facts.proposals)
@@ -149,12 +150,12 @@ class TestEveryCombination:
                 assert RANK.index(stands.severity) <= RANK.index(ClusterSeverity.WARNING), facts
                 assert stands.unserved or facts.role is ServiceRole.STANDBY
             if not facts.words.known:
-                for kind in (OrderKind.DRAIN, OrderKind.APPROVE, OrderKind.HOLD, OrderKind.UNHOLD):
+                for kind in (OrderKind.INTEND, OrderKind.APPROVE, OrderKind.WITHDRAW):
                     assert why_refused(kind, facts) is not None
 
     def test_no_advice_names_a_flag(self) -> None:
         for _facts, stands in ALL:
-            assert "--" not in told(stands).replace("--all", "")
+            assert "--" not in told(stands).replace("--service SERVICE", "")
 
 
 class TestWhatIsTold:
@@ -196,11 +197,9 @@ class TestWhatIsTold:
         seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD._replace(why_no_plan=()),))
         held = replace(LAB, observation=seen, holds=(HELD,))
         assert situation(held).doing == f"this service moves nothing; scope offline is {HELD.told}"
-        assert OrderKind.UNHOLD in situation(held).orders
         for free in (replace(held, holds=()), replace(held, holds=(HELD._replace(until_ms=NOW_MS),))):
             assert "held" not in told(situation(free))
             assert doing_about(free.observation.conditions[0], free) == "a plan is proposed after the next observation"  # type: ignore[union-attr]
-        assert OrderKind.UNHOLD not in situation(replace(held, holds=())).orders
 
     def test_what_holds_an_approved_proposal_back(self) -> None:
         night = proposal(ProposalState.APPROVED, "broker-dead", held_back=("it is night",))
@@ -263,15 +262,16 @@ class TestWhatIsTold:
 
 
 class TestRefusals:
-    def refused(self, kind: OrderKind, facts: ClusterFacts) -> Refusal | None:
-        found = why_refused(kind, facts)
+    def refused(self, kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) -> Refusal | None:
+        found = why_refused(kind, facts, whole=whole)
         return None if found is None else found[0]
 
     def test_a_kill_switch_of_the_fleet_is_lifted_for_the_fleet_alone(self) -> None:
         paused = replace(LAB, switch=THROWN)
-        assert self.refused(OrderKind.RESUME_ALL, paused) is None
-        assert self.refused(OrderKind.RESUME_ALL, replace(paused, fleet_paused=True)) is Refusal.NOT_ALLOWED
-        assert self.refused(OrderKind.RESUME_ALL, LAB) is Refusal.ALREADY_DECIDED
+        assert self.refused(OrderKind.RESUME, paused, whole=True) is None
+        of_fleet = replace(paused, fleet_paused=True)
+        assert self.refused(OrderKind.RESUME, of_fleet, whole=True) is Refusal.NOT_ALLOWED
+        assert self.refused(OrderKind.RESUME, LAB, whole=True) is Refusal.ALREADY_DECIDED
         assert self.refused(OrderKind.RESUME, paused) is Refusal.NOT_ALLOWED
 
     def test_throttles_stay_while_anything_moves(self) -> None:
@@ -283,22 +283,23 @@ class TestRefusals:
 
     def test_without_the_store_only_the_kill_switch_is_taken(self) -> None:
         lost = replace(LAB, role=ServiceRole.IDLE, execution=None, store_trouble="damaged", store_lost=True)
-        assert {kind for kind in OrderKind if self.refused(kind, lost) is None} == {OrderKind.PAUSE_ALL}
+        assert {kind for kind in OrderKind if self.refused(kind, lost, whole=True) is None} == {OrderKind.PAUSE}
+        assert all(self.refused(kind, lost) is not None for kind in OrderKind)
         assert self.refused(OrderKind.STOP, replace(lost, store_lost=False)) is Refusal.UNREACHABLE
 
     def test_a_refusal_names_the_cause_that_is_known(self) -> None:
         seen = replace(LAB, role=ServiceRole.OBSERVES, execution=None)
-        assert why_refused(OrderKind.DRAIN, seen) == (
+        assert why_refused(OrderKind.INTEND, seen) == (
             Refusal.NOT_ALLOWED, 'lab is only observed: write mode = "keep" into the policy file first',
         )  # fmt: skip
         waits = "keeper.toml: [[notify]] changed, which needs a restart of the service"
-        refused = why_refused(OrderKind.DRAIN, replace(seen, policy_trouble=waits))
+        refused = why_refused(OrderKind.INTEND, replace(seen, policy_trouble=waits))
         assert refused == (Refusal.NOT_ALLOWED, f"lab is only observed: {waits}")
         unread = replace(LAB, words=WordsPlace.UNREAD, reach=Reach.SILENT, reach_why=WHY_SILENT)
-        assert why_refused(OrderKind.DRAIN, unread) == (
+        assert why_refused(OrderKind.INTEND, unread) == (
             Refusal.STORE, f"people's words about lab are not read yet: the cluster does not answer: {WHY_SILENT}",
         )  # fmt: skip
-        assert why_refused(OrderKind.DRAIN, replace(unread, reach=Reach.ANSWERS))[1].endswith("again in a moment")  # type: ignore[index]
+        assert why_refused(OrderKind.INTEND, replace(unread, reach=Reach.ANSWERS))[1].endswith("again in a moment")  # type: ignore[index]
 
     def test_every_condition_has_a_severity(self) -> None:
         assert {severity_of(each) for each in Condition} == {

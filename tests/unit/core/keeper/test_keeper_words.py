@@ -1,4 +1,4 @@
-"""A person's word against a plan: which intents it takes back, which scope it holds back, and who lifts that."""
+"""A person's word against a plan: which intents it withdraws, which scope it holds back, and who lifts that."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_intent_that_asked_for_a_plan_is_taken_back_and_no_other(turned: Kep
     ]
     follows = consequence(turned, ANNA, [given, *others], Intents(), whole=True)
     assert (follows.gone, follows.hold) == ((given,), None)
-    assert follows.told == f"it takes back {given.kind.value} of {given.about}, which ben asked for"
+    assert follows.told == f"it withdraws {given.kind.value} of {given.about}, which ben asked for"
 
 
 def replace_about(given: KeptIntent, about: str) -> KeptIntent:
@@ -83,7 +83,7 @@ def test_whatever_else_asks_is_held_back(turned: KeptProposal, in_file: Intents,
     follows = consequence(turned, ANNA, [given], in_file, whole=whole)
     assert follows.gone == ((given,) if whole and turned is DRAIN else ())
     assert follows.hold == KeptIntent(IntentKind.HOLD, turned.scope, 0, "anna", NOON_MS, "rolled back: too slow")
-    assert f"`shunter serve unhold {turned.scope}` lifts that" in follows.told
+    assert f"`shunter withdraw hold {turned.scope}` lifts that" in follows.told
 
 
 def test_an_intent_that_was_taken_back_meanwhile_leaves_nothing_to_hold() -> None:
@@ -92,7 +92,7 @@ def test_an_intent_that_was_taken_back_meanwhile_leaves_nothing_to_hold() -> Non
 
 def test_a_hold_says_who_said_what_when_and_how_it_is_lifted() -> None:
     told = hold_of(held("rebalance", Said("rolled back", "anna", NOON_MS))).told
-    assert told == "held: rolled back by anna at 1970-01-01 12:00 UTC; `shunter serve unhold rebalance` lifts that"
+    assert told == "held: rolled back by anna at 1970-01-01 12:00 UTC; `shunter withdraw hold rebalance` lifts that"
     assert "declined by anna at 1970-01-01 12:00 UTC (no), until 1970-01-01 12:05 UTC" in (
         hold_of(held("rebalance", Said("declined", "anna", NOON_MS, "no"), 5)).told
     )

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Indexes
+from shunter.core.planning.moves import BalancedPlan
 
 
 def cluster_of(
@@ -77,3 +78,10 @@ def rack_spread(cluster: ClusterLoad, row: list[int]) -> list[int]:
         if broker != ABSENT:
             held[int(cluster.rack_of[broker])] += 1
     return held
+
+
+def within_bands(made: BalancedPlan) -> bool:
+    """Whether every broker that takes part ends within every band that is an aim."""
+    goal = made.targets
+    outside = goal.outside(made.after / goal.scale)
+    return not bool(np.any(outside[goal.members][:, goal.weight > 0]))

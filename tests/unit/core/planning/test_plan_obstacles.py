@@ -19,8 +19,13 @@ from shunter.model.inventory import BrokerFacts, Disk, TopicWish
 NAMING = (Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.FILL)
 
 
-def with_dead(cluster: ClusterLoad, *dead: int) -> ClusterLoad:
-    return replace(cluster, facts=tuple(BrokerFacts(live=at not in dead) for at in range(len(cluster.brokers))))
+OLD = "controllers before Kafka 4.3 end no copy beside one"
+OFFLINE_FIRST = "; `shunter plan --scope offline` gives offline replicas other brokers first"
+
+
+def with_dead(cluster: ClusterLoad, *dead: int, needs_all: bool | None = None) -> ClusterLoad:
+    facts = (BrokerFacts(live=at not in dead, needs_all=needs_all) for at in range(len(cluster.brokers)))
+    return replace(cluster, facts=tuple(facts))
 
 
 def with_cordoned(cluster: ClusterLoad, *cordoned: int, dead: tuple[int, ...] = (), leader: int = -2) -> ClusterLoad:
@@ -53,18 +58,79 @@ def test_a_rebalance_takes_no_good_replica_from_a_partition_with_an_offline_one(
     [
         PlanRequest(Scope.DRAIN, brokers=(2,)),
         PlanRequest(Scope.REPLACE, brokers=(2,), replacements=(5,)),
-        PlanRequest(Scope.CHANGE_REPLICATION, replication=4),
         PlanRequest(Scope.TOPICS, wishes=(TopicWish("t", brokers=(1, 3, 4, 5)),)),
     ],
     ids=lambda asked: asked.scope.value,
 )
-def test_what_a_scope_asks_beside_an_offline_replica_is_left_and_said(request_: PlanRequest) -> None:
+@pytest.mark.parametrize("needs_all", [True, False, None])
+def test_no_live_replica_leaves_a_partition_in_which_an_offline_one_stays(
+    request_: PlanRequest, *, needs_all: bool | None
+) -> None:
     cluster = cluster_of(["a"] * 6, [("t", [1, 2, 3], 100), ("t", [2, 3, 4], 100)])
-    made = plan(with_dead(cluster, 1), request_)
+    made = plan(with_dead(cluster, 1, needs_all=needs_all), request_)
     assert list(changed(made)) == ["t-1"], "it has no offline replica"
-    assert [each.what for each in made.undone] == ["1 partition stays as it is (t-0)"]
-    first = "; `shunter plan --scope offline` gives offline replicas other brokers first"
-    assert made.undone[0].why == f"an offline replica would stay, and no plan copies beside one{first}"
+    why = f"an offline replica would stay, and no plan takes a live one away instead{OFFLINE_FIRST}"
+    assert made.undone == (("1 partition stays as it is (t-0)", why),)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        PlanRequest(Scope.CHANGE_REPLICATION, replication=5),
+        PlanRequest(Scope.TOPICS, wishes=(TopicWish("t", replication=5),)),
+    ],
+    ids=lambda asked: asked.scope.value,
+)
+@pytest.mark.parametrize(
+    ("needs_all", "why"), [(True, f"{OLD}, as this one"), (False, ""), (None, f"{OLD}; this one may be older")]
+)
+def test_replicas_are_added_beside_an_offline_one_where_the_controller_is_known_to_end_it(
+    request_: PlanRequest, why: str, *, needs_all: bool | None
+) -> None:
+    """KAFKA-19975: each step of it adds one, and the offline replica is not put first."""
+    cluster = cluster_of(["a"] * 6, [("t", [1, 2, 3], 100)])
+    made = plan(with_dead(cluster, 1, needs_all=needs_all), request_)
+    if why:
+        assert changed(made) == {}
+        told = f"an offline replica would stay, and {why}{OFFLINE_FIRST}"
+        assert made.undone == (("1 partition stays as it is (t-0)", told),)
+    else:
+        assert changed(made)["t-0"][:3] == [2, 1, 3]
+        assert set(changed(made)["t-0"]) > {1, 2, 3}
+        assert len(changed(made)["t-0"]) == 5
+        assert made.undone == ()
+
+
+def test_partitions_that_stay_beside_an_offline_replica_are_told_apart_by_reason_and_way_out() -> None:
+    """A stranger's question: which of these does the version hold up, and which the cordon?"""
+    rows = [("t", [1, 2], 100), ("u", [1, 4, 2], 100), ("t", [1, 5], 100), ("t", [3, 5], 100)]
+    cluster = with_cordoned(cluster_of(["a"] * 8, rows), 5, dead=(1,))
+    wishes = (TopicWish("t", replication=3), TopicWish("u", brokers=(1, 2, 6, 7)))
+    made = plan(cluster, PlanRequest(Scope.TOPICS, wishes=wishes))
+    cordon = "take broker 5 out of its cordon (`cordoned.log.dirs`), or `shunter drain"
+    stays = "1 partition stays as it is"
+    assert made.undone == (
+        (f"{stays} (t-0)", f"an offline replica would stay, and {OLD}; this one may be older{OFFLINE_FIRST}"),
+        (f"{stays} (t-1)", f"an offline replica would stay, and {OLD}; this one may be older; {cordon} 1,5`"),
+        (f"{stays} (u-0)", f"an offline replica would stay, and no plan takes a live one away instead{OFFLINE_FIRST}"),
+        (
+            f"{stays} (t-2)",
+            f"a replica on a cordoned broker would stay, and Kafka takes no assignment that names one; {cordon} 5`",
+        ),
+    )
+    notes = [each for each in plan(cluster, PlanRequest(Scope.REBALANCE)).notes if "because" in each]
+    assert [each[: each.index(":")] for each in notes] == [
+        "2 partitions have offline replicas (t-0, u-0)",
+        "1 partition has an offline replica (t-1)",
+        "1 partition has a replica on a cordoned broker (t-2)",
+    ]
+
+
+def test_a_cut_that_would_keep_an_offline_replica_stays_under_any_controller() -> None:
+    cluster = with_dead(cluster_of(["a"] * 4, [("t", [0, 1, 2], 100)], min_isr=[1]), 0, 1, needs_all=False)
+    made = plan(cluster, PlanRequest(Scope.CHANGE_REPLICATION, replication=2))
+    assert changed(made) == {}
+    assert "Kafka ends no step beside one that makes the set smaller" in made.undone[0].why
 
 
 def test_a_scope_that_takes_the_offline_replica_away_goes_on() -> None:
@@ -87,8 +153,24 @@ def test_of_two_offline_replicas_both_go_or_none() -> None:
     assert set(changed(both)["t-0"]) == {2, 3, 4}
     capped = plan(with_dead(cluster, 0, 1), PlanRequest(Scope.OFFLINE, max_moves=1))
     assert changed(capped) == {}
-    assert any(each.why.endswith("no plan copies beside one") for each in capped.undone), "it is no way out of itself"
+    why = f"an offline replica would stay, and {OLD}; this one may be older"
+    out = "bring what is offline on broker 0,1 back, or end what keeps the rest in place"
+    assert capped.undone[-1] == ("1 partition stays as it is (t-0)", f"{why}; {out}")
     assert len(capped.moves) == 0
+
+
+@pytest.mark.parametrize(("offline", "moves", "come"), [((0, 1), 1, 1), ((0, 1, 2), 1, 1), ((0, 1, 2), 2, 0)])
+def test_one_of_several_offline_replicas_goes_alone_where_the_controller_ends_that(
+    offline: tuple[int, ...], moves: int, come: int
+) -> None:
+    """If two go and one stays, the last step makes the set smaller, and no controller ends it."""
+    cluster = with_dead(cluster_of(["a"] * 7, [("t", [0, 1, 2, 3], 100)], min_isr=[1]), *offline, needs_all=False)
+    made = plan(cluster, PlanRequest(Scope.OFFLINE, max_moves=moves))
+    row = changed(made).get("t-0", [0, 1, 2, 3])
+    assert len(set(row) & set(offline)) == len(offline) - come
+    assert len(row) == 4
+    assert 3 in row
+    assert any("the cap on bytes or moves is spent" in each.why for each in made.undone)
 
 
 def test_the_order_alone_changes_beside_an_offline_replica() -> None:
@@ -247,3 +329,16 @@ def test_a_drain_is_a_way_out_only_where_enough_brokers_are_left_for_it(brokers:
     told = " ".join([*plan(cluster, PlanRequest(Scope.REBALANCE)).notes])
     assert "take broker 2 out of its cordon" in told
     assert ("`shunter drain" in told) == drains
+
+
+def test_unlike_obstacles_are_counted_apart_each_with_its_own_way_out() -> None:
+    """An outsider's find: one count for all, and the way out of a cordon for what was only offline."""
+    held = [("off", [1, 3], 100)] * 2 + [("shut", [2, 4], 100)] * 3 + [("both", [1, 2], 100), ("u", [3, 4], 100)]
+    cluster = with_cordoned(cluster_of(["a"] * 6, held), 2, dead=(1,))
+    made = plan(cluster, PlanRequest(Scope.REBALANCE))
+    notes = {each.partition(" (")[0]: each for each in made.notes if "stay" in each}
+    assert {name: "cordoned.log.dirs" in told for name, told in notes.items()} == {
+        "2 partitions have offline replicas": False,
+        "1 partition has an offline replica": True,
+        "3 partitions have replicas on cordoned brokers": True,
+    }

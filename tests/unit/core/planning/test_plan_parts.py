@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planning_clusters import cluster_of, held_by, rack_spread
+from planning_clusters import cluster_of, held_by, rack_spread, within_bands
 
 from shunter.core.planning.aims import targets
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, Resource
-from shunter.core.planning.explain import summarise, within_bands
-from shunter.core.planning.moves import difference
+from shunter.core.planning.explain import summarise
+from shunter.core.planning.moves import Undone, difference
 from shunter.core.planning.racks import RackRules
 from shunter.core.planning.reached import _told_apart
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
@@ -269,7 +269,6 @@ def test_the_joint_bound_sees_that_small_replicas_are_not_enough_for_counts() ->
         (PlanRequest(scope=Scope.DRAIN, brokers=(9,)), "the cluster has no broker 9"),
         (PlanRequest(excluded_topics=("x",)), "the cluster has no topic 'x'"),
         (PlanRequest(scope=Scope.DRAIN, brokers=(0, 1, 2)), "no broker is left"),
-        (PlanRequest(scope=Scope.DRAIN, brokers=(1,)), "t-0 has 3 replicas, and 2 brokers may hold them"),
         (PlanRequest(scope=Scope.CHANGE_REPLICATION, replication=4), "replication factor 4 needs 4 brokers, and 3"),
         (PlanRequest(scope=Scope.CHANGE_REPLICATION), "replication factor 0 is below 1"),
         (PlanRequest(scope=Scope.REPLACE, brokers=(1,), replacements=(1,)), "do not pair up"),
@@ -285,6 +284,13 @@ def test_what_no_plan_can_serve_is_refused(asked: PlanRequest, said: str) -> Non
     cluster = cluster_of(["a", "b", "c"], [("t", [0, 1, 2], 10)])
     with pytest.raises(PlanRefused, match=said):
         plan(cluster, asked)
+
+
+def test_a_drain_does_what_can_be_done_and_names_what_no_other_broker_can_take() -> None:
+    cluster = cluster_of(["a", "b", "c"], [("t", [0, 1, 2], 10), ("u", [1, 0], 10), ("v", [1], 5)])
+    made = plan(cluster, PlanRequest(scope=Scope.DRAIN, brokers=(1,)))
+    assert made.undone == (Undone("t-0 stays on broker 1", "every broker has a replica of it"),)
+    assert held_by(made.replicas, 1) == 1
 
 
 @pytest.mark.parametrize("seed", [3, 4])

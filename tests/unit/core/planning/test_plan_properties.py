@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planning_clusters import clusters, held_by, rack_spread
+from planning_clusters import clusters, held_by, rack_spread, within_bands
 
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
-from shunter.core.planning.explain import broker_changes, move_reasons, summarise, within_bands
+from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import PlanRequest, Scope
 

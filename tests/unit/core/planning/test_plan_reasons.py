@@ -8,7 +8,7 @@ import pytest
 from planning_clusters import cluster_of
 
 from shunter.core.planning.balance import plan
-from shunter.core.planning.cluster import BrokerFacts
+from shunter.core.planning.cluster import ABSENT, BrokerFacts
 from shunter.core.planning.request import PlanRequest, Scope
 from shunter.model.inventory import Disk, TopicWish
 
@@ -69,3 +69,14 @@ def test_a_cut_that_leaves_no_spare_replica_is_said() -> None:
     assert note.startswith("1 partition is left with as many replicas as min.insync.replicas, and one that is down")
     assert note.endswith(": u-0")
     assert plan(cluster, PlanRequest(Scope.CHANGE_REPLICATION, replication=3)).notes == ()
+
+
+@pytest.mark.parametrize(("least", "wanted", "after"), [(3, 1, 2), (3, 2, 2), (3, 3, 3), (2, 2, 2), (1, 1, 1)])
+def test_only_a_cut_is_held_up_by_min_insync_replicas(least: int, wanted: int, after: int) -> None:
+    cluster = cluster_of(["a"] * 4, [("t", [0, 1], 1)], min_isr=[least])
+    wish = (TopicWish("t", replication=wanted),)
+    for asked in (PlanRequest(Scope.CHANGE_REPLICATION, replication=wanted), PlanRequest(Scope.TOPICS, wishes=wish)):
+        made = plan(cluster, asked)
+        assert int((made.replicas[0] != ABSENT).sum()) == after
+        assert bool(made.undone) == (wanted < after)
+        assert all("min.insync.replicas is 3" in each.why for each in made.undone)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lab.benchmarks.makespan import fixed_batches
 from shunter.core.planning.cluster import ABSENT
 from shunter.core.planning.request import PlanRefused
 from shunter.core.planning.schedule import (
@@ -15,7 +16,6 @@ from shunter.core.planning.schedule import (
     Dispatcher,
     Transfers,
     expected_duration,
-    fixed_batches,
     lower_bound,
     schedule,
 )

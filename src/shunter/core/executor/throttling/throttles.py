@@ -23,11 +23,11 @@ from shunter.core.throttles import (
     LOG_DIR_RATE,
     RATES,
     is_theirs,
+    lower_than,
     respectful,
+    told_lower,
 )
-from shunter.core.wording import told_rate
 from shunter.model.execution import (
-    Direction,
     JournalRecord,
     ThrottleKey,
     ThrottleRemembered,
@@ -208,16 +208,11 @@ def desired_settings(state: ExecutorState) -> dict[ThrottleKey, str]:
     for broker in sorted(held_brokers(state) & live.keys()):
         rate = pause_rate if limit is None else min(limit, pause_rate)
         wanted[ThrottleKey("broker", str(broker), FOLLOWER_RATE)] = str(rate)
-    if moves and not _turned(state):
+    if moves and not state.turned:
         cordons = ((broker, value) for broker, value in state.options.cordons if broker in live)
         wanted.update((ThrottleKey("broker", str(broker), CORDONED_LOG_DIRS), value) for broker, value in cordons)
     wanted.update(_paused_lists(state) if limit is None else _lists(state, {move.tp.topic for move in moves}))
     return wanted
-
-
-def _turned(state: ExecutorState) -> bool:
-    """Whether a move of the execution was stopped or rolled back: then cordons are taken back, or stay as they were."""
-    return any(move.direction is not Direction.FORWARD for move in state.moves.values())
 
 
 def _paused_lists(state: ExecutorState) -> dict[ThrottleKey, str]:
@@ -283,7 +278,7 @@ def decide_throttles(
         if key not in wanted:
             records += _give_back(state, book, key, throttle, now_ms, unread, out)
     _tell_given_back(state, records, out)
-    _note_lower(book, wanted, theirs, out)
+    _note_lower(state, book, wanted, theirs, out)
     _read(book, unread + _due_again(book, theirs + _in_force(state, wanted), now_ms, out), now_ms, out)
     return records
 
@@ -380,17 +375,18 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
 
 
 def _note_lower(
-    book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Collected
+    state: ExecutorState,
+    book: ThrottleBook,
+    wanted: dict[ThrottleKey, str],
+    theirs: Sequence[ThrottleKey],
+    out: Collected,
 ) -> None:
     """Note which rates of other tools are lower than the rate that was asked for, and report them if they changed."""
-    lower: dict[ThrottleKey, int] = {}
-    for key in theirs:
-        value = book.own.get(key) or book.effective.get(key) or ""
-        if key.setting in RATES and value.isdigit() and int(value) < int(wanted[key]):
-            lower[key] = int(value)
-    if lower and lower != book.lower_in_force:
-        rates = ", ".join(sorted({f"{key.kind} {key.name} to {told_rate(rate)}" for key, rate in lower.items()}))
-        told = f"somebody else's throttle holds {rates}, less than ours: it stays (`shunter throttles clear`)"
+    lower = lower_than({key: wanted[key] for key in theirs}, book.own, book.effective)
+    # A limit that was raised above their rate left their rate in force.
+    back = {key: loan.before for key, loan in state.throttles.items() if key in wanted and loan.value == loan.before}
+    lower |= lower_than({key: wanted[key] for key in back}, back, {})
+    if lower != book.lower_in_force and (told := told_lower(lower, book.own)):
         out.notices.append(Notice("throttle-lower", "", told))
     book.lower_in_force = lower
 
@@ -421,7 +417,7 @@ def _give_back(
         return _release(key, throttle)
     if throttle.request_id:
         return []  # A request is under way, and would take effect after this look.
-    if key.setting == CORDONED_LOG_DIRS and int(key.name) in dict(state.options.cordons) and not _turned(state):
+    if key.setting == CORDONED_LOG_DIRS and int(key.name) in dict(state.options.cordons) and not state.turned:
         return _release(key, throttle, left=True)  # The execution is done, and the cordon is meant to stay.
     if key.kind == "broker" and int(key.name) not in state.cluster.brokers:
         return []  # Only the broker itself can change its settings; it is asked when it is back.

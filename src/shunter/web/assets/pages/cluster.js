@@ -238,7 +238,7 @@ export function Cluster({ name, who }) {
     const { situation } = row;
     const old = faded(situation.figures);
     const broker = page.brokers.find((each) => each.id === chosen);
-    return html`<div class="title"><h1><${Name} name=${name} /></h1><${Headline} situation=${situation} /><span class="spring"></span><${KillSwitch} cluster=${name} situation=${situation} who=${who} /></div>
+    return html`<div class="title"><h1><${Name} name=${name} /></h1><${Headline} situation=${situation} /><span class="spring"></span><${KillSwitch} cluster=${name} situation=${situation} paused=${row.paused} who=${who} /></div>
       <${Now} name=${name} page=${page} who=${who} />
       <${Aged} age=${situation.figures} at=${situation.observed_at_ms} />
       <dl class="figures ${old}"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers && !old ? "all live" : ""}</${Figure}>

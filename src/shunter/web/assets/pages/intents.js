@@ -1,4 +1,4 @@
-// The desired state, which people give and which holds until they are taken back: the buttons of a broker, and the list of all intents.
+// The desired state, which people give and which holds until they are withdrawn: the buttons of a broker, and the list of all intents.
 import { html, useState } from "../vendor/htm-preact.js";
 import { order, sketch } from "../store.js";
 import { Moment, Order } from "../parts.js";
@@ -8,10 +8,10 @@ import { bytes, count, duration, number, words } from "../words.js";
 const NUMBER = /^\d+$/;
 
 // What the next observation would propose for an intent. If no plan is possible now, the text says why.
-const costOf = (name, kind, about, value = null) => async () => {
+const costOf = (name, body) => async () => {
   let view;
   try {
-    view = await sketch(name, { about: ["intent", kind, about], value });
+    view = await sketch(name, body);
   } catch (problem) {
     if (["not-allowed", "not-found", "invalid"].includes(problem.kind)) return `No plan by the last observation: ${problem.message}`;
     throw problem;
@@ -22,54 +22,57 @@ const costOf = (name, kind, about, value = null) => async () => {
   return `By the last observation: ${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}${least}; ${count(each.leader_changes, "partition")} with another preferred leader. A rollback copies at most ${bytes(each.rollback_bytes)}.${held}`;
 };
 
+// The body of an order about an intent, from what it is about.
+const bodyOf = (intent, about) => (intent === "hold" ? { intent, scope: String(about) } : intent === "replication" || intent === "freeze-topic" ? { intent, topics: [String(about)] } : { intent, brokers: [Number(about)] });
+
 const GIVEN = {
-  drain: { label: "Drain", back: "undrain", undo: "Undrain", plans: true, told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
-  demote: { label: "Demote", back: "promote", undo: "Promote", plans: true, told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
-  "freeze-broker": { label: "Freeze", back: "unfreeze-broker", undo: "Unfreeze", told: "From now on no replica comes to this broker and none leaves it.", undone: "Plans may use the broker again." },
-  add: { label: "Add", back: "unadd", undo: "Take back: add", plans: true, told: "The service plans moves until the broker has its share of bytes and replicas.", undone: "The service no longer plans moves to give the broker its share. Replicas that it has stay there." },
+  drain: { label: "Drain", undo: "Undrain", plans: true, told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
+  demote: { label: "Demote", undo: "Promote", plans: true, told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
+  "freeze-broker": { label: "Freeze", undo: "Unfreeze", told: "From now on no replica comes to this broker and none leaves it.", undone: "Plans may use the broker again." },
+  add: { label: "Add", undo: "Withdraw: add", plans: true, told: "The service plans moves until the broker has its share of bytes and replicas.", undone: "The service no longer plans moves to give the broker its share. Replicas that it has stay there." },
 };
 
-function Intent({ name, broker, verb, set, situation, who }) {
-  const { label, back, undo, plans, told, undone } = GIVEN[verb];
-  const about = [String(broker.id)];
-  return html`<${Order} label=${set ? undo : label} ...${taken(set ? back : verb, situation, who, "administer")} comment=${true} title="${set ? undo : label} broker ${broker.id}"
-    cost=${!set && plans ? costOf(name, verb, about[0]) : undefined} give=${(comment) => order(name, set ? back : verb, { about, comment })}>${set ? undone : told}</${Order}>`;
+function Intent({ name, broker, intent, set, situation, who }) {
+  const { label, undo, plans, told, undone } = GIVEN[intent];
+  const verb = set ? "withdraw" : "intend";
+  const body = bodyOf(intent, broker.id);
+  return html`<${Order} label=${set ? undo : label} ...${taken(verb, situation, who, "administer")} comment=${true} title="${set ? undo : label} broker ${broker.id}"
+    cost=${!set && plans ? costOf(name, body) : undefined} give=${(comment) => order(name, verb, { ...body, comment })}>${set ? undone : told}</${Order}>`;
 }
 
 function Replace({ name, broker, brokers, situation, who }) {
   const [other, setOther] = useState("");
-  const about = [String(broker.id)];
-  const common = { ...taken(broker.replaced_by !== null ? "unreplace" : "replace", situation, who, "administer"), comment: true };
-  if (broker.replaced_by !== null) return html`<${Order} label="Take back: replace" title="Take back: replace broker ${broker.id}" ...${common}
-    give=${(comment) => order(name, "unreplace", { about, comment })}>Broker ${broker.replaced_by} takes over no more replicas. Replicas that it has taken over stay there.</${Order}>`;
-  const known = NUMBER.test(other);
-  return html`<${Order} label="Replace…" confirm="Replace" title="Replace broker ${broker.id}" ...${common} cost=${known ? costOf(name, "replace", String(broker.id), Number(other)) : undefined} costKey=${other}
-    give=${(comment) => order(name, "replace", { about, value: Number(other), comment })}>
+  const common = { ...taken(broker.replaced_by !== null ? "withdraw" : "intend", situation, who, "administer"), comment: true };
+  if (broker.replaced_by !== null) return html`<${Order} label="Withdraw: replace" title="Withdraw: replace broker ${broker.id}" ...${common}
+    give=${(comment) => order(name, "withdraw", { ...bodyOf("replace", broker.id), comment })}>Broker ${broker.replaced_by} takes over no more replicas. Replicas that it has taken over stay there.</${Order}>`;
+  const body = { intent: "replace", replacements: { [broker.id]: Number(other) } };
+  return html`<${Order} label="Replace…" confirm="Replace" title="Replace broker ${broker.id}" ...${common} cost=${NUMBER.test(other) ? costOf(name, body) : undefined} costKey=${other}
+    give=${(comment) => order(name, "intend", { ...body, comment })}>
     <p>Another broker takes over all replicas of this broker, and gets no others until that is done. The other broker need not have joined yet, and this broker may be dead.</p>
     <label class="field">By broker <input type="number" min="0" step="1" required list="others" value=${other} onInput=${(event) => setOther(event.target.value)} /></label>
     <datalist id="others">${brokers.filter((each) => each.live && each.id !== broker.id).map((each) => html`<option value=${each.id}>${each.rack ?? ""}</option>`)}</datalist></${Order}>`;
 }
 
 export const BrokerIntents = ({ name, broker, brokers, situation, who }) => html`<div class="actions">
-  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="drain" set=${broker.drained} />
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} intent="drain" set=${broker.drained} />
   <${Replace} name=${name} broker=${broker} brokers=${brokers} situation=${situation} who=${who} key=${broker.id} />
-  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="add" set=${broker.added} />
-  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="demote" set=${broker.demoted} />
-  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} verb="freeze-broker" set=${broker.frozen} /></div>`;
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} intent="add" set=${broker.added} />
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} intent="demote" set=${broker.demoted} />
+  <${Intent} name=${name} broker=${broker} situation=${situation} who=${who} intent="freeze-broker" set=${broker.frozen} /></div>`;
 
 // Forms with a field for the id or the name: a broker that has not joined yet, and topics, have no card to click.
 function AddBroker({ name, situation, who }) {
   const [id, setId] = useState("");
-  const known = NUMBER.test(id);
-  return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" ...${taken("add", situation, who, "administer")} comment=${true} cost=${known ? costOf(name, "add", id) : undefined} costKey=${id}
-    give=${(comment) => order(name, "add", { about: [id], comment })}>
+  const body = bodyOf("add", id);
+  return html`<${Order} label="Add a broker…" confirm="Add" title="Add a broker" ...${taken("intend", situation, who, "administer")} comment=${true} cost=${NUMBER.test(id) ? costOf(name, body) : undefined} costKey=${id}
+    give=${(comment) => order(name, "intend", { ...body, comment })}>
     <p>Once the broker is up, the service plans moves until it has its share of bytes and replicas. The broker need not have joined yet.</p>
     <label class="field">Broker <input type="number" min="0" step="1" required value=${id} onInput=${(event) => setId(event.target.value)} /></label></${Order}>`;
 }
 
 function FreezeTopic({ name, situation, who }) {
   const [topic, setTopic] = useState("");
-  return html`<${Order} label="Freeze topics…" confirm="Freeze" title="Freeze topics" ...${taken("freeze-topic", situation, who, "administer")} comment=${true} give=${(comment) => order(name, "freeze-topic", { about: [topic.trim()], comment })}>
+  return html`<${Order} label="Freeze topics…" confirm="Freeze" title="Freeze topics" ...${taken("intend", situation, who, "administer")} comment=${true} give=${(comment) => order(name, "intend", { ...bodyOf("freeze-topic", topic.trim()), comment })}>
     <p>From the next plan on, neither the replicas of these topics nor their order change.</p>
     <label class="field">A topic, or a pattern with * and ? <input type="text" required pattern=".*\\S.*" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label></${Order}>`;
 }
@@ -78,14 +81,14 @@ function Replication({ name, topics, situation, who }) {
   const [topic, setTopic] = useState("");
   const [replicas, setReplicas] = useState("3");
   const named = topic.trim();
-  return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" ...${taken("set-replication", situation, who, "administer")} comment=${true}
-    cost=${named && NUMBER.test(replicas) ? costOf(name, "replication", named, Number(replicas)) : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "set-replication", { about: [named], value: Number(replicas), comment })}>
+  const body = { ...bodyOf("replication", named), replicas: Number(replicas) };
+  return html`<${Order} label="Set a replication factor…" confirm="Set it" title="Set a topic's replication factor" ...${taken("intend", situation, who, "administer")} comment=${true}
+    cost=${named && NUMBER.test(replicas) ? costOf(name, body) : undefined} costKey="${named} ${replicas}" give=${(comment) => order(name, "intend", { ...body, comment })}>
     <p>From now on each partition of the topic is to have exactly this number of replicas. The service plans the moves.</p>
     <label class="field">Topic <input type="text" required pattern=".*\\S.*" list="topics" value=${topic} onInput=${(event) => setTopic(event.target.value)} /></label><datalist id="topics">${topics.map((each) => html`<option value=${each.name} />`)}</datalist>
     <label class="field">Replicas <input type="number" min="1" max="99" step="1" required value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label></${Order}>`;
 }
 
-const BACK = { drain: "undrain", demote: "promote", replace: "unreplace", add: "unadd", "freeze-topic": "unfreeze-topic", "freeze-broker": "unfreeze-broker", replication: "set-replication" };
 const TOLD = {
   drain: (about) => `Broker ${about} is to hold nothing`,
   demote: (about) => `Broker ${about} is to lead nothing`,
@@ -107,15 +110,15 @@ function inFile(policy) {
     ...pairs("replication", intents.replication), ...plain("freeze-topic", limits["frozen-topics"]), ...plain("freeze-broker", limits["frozen-brokers"])];
 }
 
-export const Unhold = ({ name, hold, situation, who, label, kind }) => html`<${Order} label=${label} kind=${kind} title="Lift the hold of scope ${hold.about}" ...${taken("unhold", situation, who)} comment=${true} confirm="Lift it"
-  give=${(comment) => order(name, "unhold", { about: [hold.about], comment })}>From the next observation on, plans of scope ${hold.about} begin again as the policy says.</${Order}>`;
+export const Unhold = ({ name, hold, situation, who, label, kind }) => html`<${Order} label=${label} kind=${kind} title="Lift the hold of scope ${hold.about}" ...${taken("withdraw", situation, who)} comment=${true} confirm="Lift it"
+  give=${(comment) => order(name, "withdraw", { ...bodyOf("hold", hold.about), comment })}>From the next observation on, plans of scope ${hold.about} begin again as the policy says.</${Order}>`;
 
 export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
   const { situation } = view.row;
-  const undo = (each) => each.kind === "hold" ? html`<${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift" />` : html`<${Order} label="Take back" title="Take back: ${told(each)}" ...${taken(BACK[each.kind], situation, who, "administer")} comment=${true} confirm="Take it back"
-    give=${(comment) => order(name, BACK[each.kind], { about: [each.about], comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are.</${Order}>`;
-  return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is taken back</small></h2><span class="spring"></span>
+  const undo = (each) => each.kind === "hold" ? html`<${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift" />` : html`<${Order} label="Withdraw" title="Withdraw: ${told(each)}" ...${taken("withdraw", situation, who, "administer")} comment=${true} confirm="Withdraw it"
+    give=${(comment) => order(name, "withdraw", { ...bodyOf(each.kind, each.about), comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are.</${Order}>`;
+  return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is withdrawn</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>
     ${view.intents.length + file.length ? html`<ul class="conditions">${view.intents.map((each) => html`<li key="${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong>
         <span class="dim">by ${each.who} since <${Moment} at=${each.at_ms} />${each.comment && html`: “${each.comment}”`}</span><span class="spring"></span>${undo(each)}</div></li>`)}

@@ -32,24 +32,24 @@ function Throttle({ name, limit, situation, who }) {
   const value = given ?? { amount: limit === null ? "" : String(limit / unit[1]), unit: unit[0] };
   const may = taken("limit", situation, who);
   const change = async (wanted) => {
-    try { note(plain((await order(name, "limit", { value: wanted })).text)); setGiven(null); } catch (error) { note(plain(error.message), "error"); }
+    try { note(plain((await order(name, "limit", { bytes_per_s: wanted })).text)); setGiven(null); } catch (error) { note(plain(error.message), "error"); }
   };
   const submit = (event) => { event.preventDefault(); change(Math.round(Number(value.amount) * UNITS.find(([each]) => each === value.unit)[1])); };
   return html`<form class="throttle" onSubmit=${submit}><span>Throttle per broker: <b>${limit === null ? "none" : rate(limit)}</b></span>
-    <span class="set"><input type="number" min="0" step="any" required aria-label="Throttle per broker" value=${value.amount} onInput=${(event) => setGiven({ ...value, amount: event.target.value })} />
+    <span class="set"><input type="number" min="0.001" step="any" required aria-label="Throttle per broker" value=${value.amount} onInput=${(event) => setGiven({ ...value, amount: event.target.value })} />
     <select aria-label="Unit" value=${value.unit} onChange=${(event) => setGiven({ ...value, unit: event.target.value })}>${UNITS.map(([each]) => html`<option value=${each}>${each}/s</option>`)}</select>
-    <button disabled=${may.disabled} title=${may.why}>Set</button><button type="button" disabled=${may.disabled || limit === null} title=${may.why} onClick=${() => change(null)}>Lift</button></span></form>`;
+    <button disabled=${may.disabled} title=${may.why}>Set</button><button type="button" disabled=${may.disabled || limit === null} title=${may.why} onClick=${() => change(0)}>Lift</button></span></form>`;
 }
 
 const BOUNDS = [["max_concurrent", "Concurrent copies", "in the cluster"], ["max_in", "Into one broker", "copies"], ["max_out", "Out of one broker", "copies"]];
 
 function Bounds({ name, bounds, situation, who }) {
   const [given, setGiven] = useState({});
-  const may = taken("bound", situation, who);
+  const may = taken("limit", situation, who);
   const changed = Object.entries(given).filter(([each, value]) => value !== "" && Number(value) !== bounds[each]);
   const submit = async (event) => {
     event.preventDefault();
-    try { note(plain((await order(name, "bound", { about: changed.map(([each, value]) => `${each.replaceAll("_", "-")}=${value}`) })).text)); setGiven({}); } catch (error) { note(plain(error.message), "error"); }
+    try { note(plain((await order(name, "limit", Object.fromEntries(changed.map(([each, value]) => [each, Number(value)])))).text)); setGiven({}); } catch (error) { note(plain(error.message), "error"); }
   };
   return html`<form class="throttle" onSubmit=${submit}><span>Bounds on copies: <b>${BOUNDS.map(([each]) => bounds[each]).every((each) => !each) ? "none" : BOUNDS.filter(([each]) => bounds[each]).map(([each, label]) => `${label.toLowerCase()} ${bounds[each]}`).join(", ")}</b></span>
     <span class="set">${BOUNDS.map(([each, label, told]) => html`<label key=${each}><small>${label}</small><input type="number" min="0" step="1" title="${told} at a time; 0: no bound" value=${given[each] ?? bounds[each] ?? ""} onInput=${(event) => setGiven({ ...given, [each]: event.target.value })} /></label>`)}
@@ -121,7 +121,7 @@ const VERBS = [["pause", "Pause"], ["resume", "Resume"], ["stop", "Stop"], ["rol
 
 export function Turns({ name, who, situation, partitions, what }) {
   return html`<div class="actions turns">${VERBS.map(([verb, label, kind]) => html`<${Order} key=${verb} label=${label} kind=${kind || ""} title="${label} ${what}" comment=${true} ...${taken(verb, situation, who)}
-    give=${(comment) => order(name, verb, { about: partitions, comment })} cost=${costOf(name, verb, partitions)} />`)}</div>`;
+    give=${(comment) => order(name, verb, { partitions, comment })} cost=${costOf(name, verb, partitions)} />`)}</div>`;
 }
 
 function Head({ name, summary, counts, who }) {
@@ -149,7 +149,7 @@ function TurnOne({ name, who, situation, partition }) {
   if (!choices.length) return null;
   const told = async () => (await Promise.all(choices.map(async ([verb, label]) => `${label}: ${await costOf(name, verb, [partition])()}`))).join(" ");
   return html`<${Order} label="Change…" kind="quiet" about="Change ${partition}" title="Change ${partition}" comment=${true} choices=${choices.map(([value, label, kind]) => ({ value, label, kind }))}
-    cost=${told} give=${(comment, verb) => order(name, verb, { about: [partition], comment })} />`;
+    cost=${told} give=${(comment, verb) => order(name, verb, { partitions: [partition], comment })} />`;
 }
 
 const COLUMNS = [{ label: "", kind: "check" }, { label: "Partition" }, { label: "State" }, { label: "Replicas", kind: "wide" }, { label: "Copied" }, { label: "Steps", kind: "number" }, { label: "Waits for", kind: "wide" }, { label: "" }];

@@ -20,15 +20,25 @@ const SCOPES = [
   ["topics", "Change a topic's replication", "Topics, separated by spaces, and the number of replicas that each is to have.", "topics"],
 ];
 
-// Rules follow the plan's brokers or topics, as words NAME=VALUE; they narrow the policy. `shunter serve propose` takes the same.
+// Rules narrow the policy. `shunter propose` takes the same.
 const RULES = [
-  ["band", "Threshold, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
-  ["most-moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
-  ["most-gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
-  ["without-brokers", "Without brokers", "No replica comes to these brokers or leaves them", { type: "text", placeholder: "3,7" }],
-  ["without-topics", "Without topics", "Names, or patterns with * and ?", { type: "text", placeholder: "logs-*,audit" }],
+  ["band_percent", "Threshold, %", "How far from its share a broker may be", { type: "number", min: "0.1", max: "100", step: "any" }],
+  ["most_moves", "Most replicas to copy", "", { type: "number", min: "1", step: "1" }],
+  ["most_gigabytes", "Most gigabytes to copy", "", { type: "number", min: "0", step: "any" }],
+  ["without_brokers", "Without brokers", "No replica comes to these brokers or leaves them", { type: "text", placeholder: "3,7" }],
+  ["without_topics", "Without topics", "Names, or patterns with * and ?", { type: "text", placeholder: "logs-*,audit" }],
 ];
-const wordsOf = (rules) => RULES.filter(([rule]) => rules[rule]?.trim()).map(([rule]) => `${rule}=${listed(rules[rule]).join(",")}`);
+const valueOf = (rule, text) => (rule === "without_topics" ? listed(text) : rule === "without_brokers" ? listed(text).map(Number) : Number(text));
+const fieldsOf = (rules) => Object.fromEntries(RULES.filter(([rule]) => rules[rule]?.trim()).map(([rule]) => [rule, valueOf(rule, rules[rule])]));
+// What a plan is about, in the fields of the order.
+const NAMING = {
+  brokers: (items) => ({ brokers: items.map(Number) }),
+  "some brokers": (items) => ({ brokers: items.map(Number) }),
+  pairs: (items) => ({ replacements: Object.fromEntries(items.map((each) => each.split("=")).map(([old, by]) => [old, Number(by)])) }),
+  picked: (items, to) => ({ partitions: items, to: to.map(Number) }),
+  topics: (items) => ({ topics: items }),
+  "": () => ({}),
+};
 
 function Rules({ rules, setRules }) {
   return html`<fieldset><legend>Rules <small class="dim">empty: the policy's value; a rule can only narrow the policy</small></legend><div class="rules">${RULES.map(([rule, label, told, input]) => html`<label class="field" key=${rule}><span>${label}</span>
@@ -93,9 +103,9 @@ export function Plan({ name, situation, who }) {
   const [seen, setSeen] = useState(null);
   const [, , , takes] = SCOPES.find(([each]) => each === scope);
   const ofBrokers = takes === "brokers" || takes === "some brokers" || takes === "picked";
-  const brokers = [...chosen].sort((a, b) => a - b).map(String);
-  const items = takes === "picked" ? [...picked, ...(brokers.length ? [`to=${brokers}`] : [])] : ofBrokers ? brokers : takes ? listed(text) : [];
-  const asked = { about: [scope, ...items, ...wordsOf(rules)], value: takes === "topics" ? Number(replicas) : null };
+  const brokers = [...chosen].sort((a, b) => a - b);
+  const items = takes === "picked" ? picked : ofBrokers ? brokers : takes ? listed(text) : [];
+  const asked = { scope, ...NAMING[takes](items, brokers), ...(takes === "topics" && { replicas: Number(replicas) }), ...fieldsOf(rules) };
   const fresh = seen && seen.asked === JSON.stringify(asked);
   const missing = takes === "picked" ? !picked.length || !brokers.length : takes && takes !== "some brokers" && !items.length;
   const off = Boolean(busy || missing || !may(who, "operate"));

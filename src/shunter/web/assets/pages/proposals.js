@@ -54,9 +54,9 @@ export function Cost({ view }) {
 export function Decide({ name, view, situation, who }) {
   const { proposal: each } = view;
   const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
-  return html`<${Order} label="Approve" kind="primary" title="Approve: ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { about: [each.id], comment })}>
+  return html`<${Order} label="Approve" kind="primary" title="Approve: ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { proposal: each.id, comment })}>
       ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${capital(view.unsure)}.` : ""}` : ""}</${Order}>
-    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { about: [each.id], comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`;
+    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { proposal: each.id, comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`;
 }
 
 function Proposal({ name, view, situation, who, opened, meant }) {
