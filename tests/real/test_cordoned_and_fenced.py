@@ -220,6 +220,9 @@ def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, 
     with closing(Cluster(four.bootstrap)) as cluster:
         before = cluster.replicas(TOPIC)
         cluster.make("leaves", {0: (1, 2)})  # Tests before may have emptied the broker, and then nothing is cordoned.
+        foretold = shunter.run("drain", "1", "--cordon", "--dry-run")
+        assert "broker 1 is cordoned first: it gets no new replicas" in foretold.stderr, foretold.stderr
+        assert not cordoned(cluster, 1)
         done = shunter.run("drain", "1", "--cordon", "--yes")
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
         wait_until(lambda: cordoned(cluster, 1), what="broker 1 is cordoned", timeout_s=30)

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.executor.under_way import Moves, list_under_way, move_row, sizes_of
 from shunter.core.reassignment import no_longer_fits
 from shunter.core.verification import NOT_LIVE, PlanDifference, differences, replicas_to_place
-from shunter.drivers.admin.blocking import BlockingAdmin
+from shunter.drivers.admin.blocking import BlockingAdmin, Connected
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import DriverError, RequestRejected
 from shunter.model.execution import MoveOrder
@@ -25,7 +23,7 @@ from shunter.model.reassignment import Intervention, Strategy
 from shunter.views.execution import MoveRow
 
 
-class ReassignSession:
+class ReassignSession(Connected):
     """A connection of a command to a cluster. A context manager."""
 
     def __init__(self, bootstrap: str, properties_file: Path | None = None) -> None:
@@ -35,14 +33,6 @@ class ReassignSession:
             DriverError, SettingsError, FormatError: the connection is not possible, and why.
         """
         self.cluster = BlockingAdmin(configuration_of(bootstrap, properties_file))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all connections. It may be called more than once."""

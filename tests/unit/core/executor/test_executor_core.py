@@ -17,8 +17,8 @@ from shunter.core.executor.ready import (
     ObserveTopics,
     PlanReply,
 )
-from shunter.core.executor.submission import told_thin
 from shunter.core.executor.waits import Wait, WaitKind
+from shunter.core.spare_replicas import told_thin
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
@@ -761,13 +761,15 @@ def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
 
 def test_a_plan_says_which_partitions_it_leaves_without_a_spare_replica() -> None:
     """An outsider's find: a cut to one replica went through without a word."""
-    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1,)], "u": [(1, 2, 3)]})
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1,)], "u": [(1, 2, 3)], "v": [(1, 2, 3)]})
     yard.min_isr["u"] = 3
     rig = Rig(yard)
-    cuts = (("t", 0, (1,)), ("t", 1, (1, 2)), ("t", 2, (4,)), ("u", 0, (1, 2)))
+    yard.min_isr["v"] = 2
+    cuts = (("t", 0, (1,)), ("t", 1, (1, 2)), ("t", 2, (4,)), ("u", 0, (1, 2)), ("v", 0, (1, 2)))
     reply = rig.submit(*cuts, options=ExecutionOptions(force=True))
     rig.settle()
     assert list(told_thin((move.tp, move.thin) for move in reply_to(rig, reply).moves)) == [
         "1 partition is left with one replica: what it has is gone with its broker (t-0)",
         "1 partition is left with fewer replicas than min.insync.replicas (3): acks=all is always refused (u-0)",
+        "1 partition is left with as many replicas as min.insync.replicas: one that is down stops acks=all (v-0)",
     ]
