@@ -124,7 +124,7 @@ export function Plan({ name, situation, who }) {
     const done = await order(name, "propose", { ...asked, comment });
     note(plain(done.text));
     // What is proposed stays proposed if its approval is refused.
-    if (approves) await order(name, "approve", { about: [done.proposal], comment }).then((told) => note(plain(told.text)), (error) => note(error.message, "error"));
+    if (approves) await order(name, "approve", { proposal: done.proposal, comment }).then((told) => note(plain(told.text)), (error) => note(error.message, "error"));
     go(`/clusters/${encodeURIComponent(name)}/proposals`);
   });
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
