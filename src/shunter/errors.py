@@ -87,13 +87,18 @@ class InvariantViolation(ShunterError):
         super().__init__(f"{rule} ({told})" if told else rule)
 
 
+def told_code(code: ErrorCode, message: str) -> str:
+    """Kafka's name of an error, and its message if there is another one: no name stands there twice."""
+    return code.name if message in ("", code.name) else f"{code.name}: {message.removeprefix(f'{code.name}: ')}"
+
+
 class RequestRejected(ShunterError):
     """A request, or one partition of it, is refused with Kafka's code and a sentence that says why."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         self.error_code = error_code
         self.message = message
-        super().__init__(f"{error_code.name}: {message}")
+        super().__init__(told_code(error_code, message))
 
 
 class FormatError(ShunterError):

@@ -220,6 +220,9 @@ def test_a_drain_cordons_first_and_its_undo_takes_that_back(four: KRaftCluster, 
     with closing(Cluster(four.bootstrap)) as cluster:
         before = cluster.replicas(TOPIC)
         cluster.make("leaves", {0: (1, 2)})  # Tests before may have emptied the broker, and then nothing is cordoned.
+        foretold = shunter.run("drain", "1", "--cordon", "--dry-run")
+        assert "broker 1 is cordoned first: it gets no new replicas" in foretold.stderr, foretold.stderr
+        assert not cordoned(cluster, 1)
         done = shunter.run("drain", "1", "--cordon", "--yes")
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
         wait_until(lambda: cordoned(cluster, 1), what="broker 1 is cordoned", timeout_s=30)
@@ -273,6 +276,43 @@ def test_a_rollback_in_the_middle_of_a_drain_takes_its_cordon_back(
         finally:
             cordon(cluster, 1, "")
             cluster.admin.delete_topics([topic])
+
+
+@cordons
+def test_a_cordon_in_the_middle_of_an_execution_holds_the_next_step_until_it_is_lifted(
+    four: KRaftCluster, tmp_path: Path
+) -> None:
+    shunter, topic = Shunter(four.bootstrap, tmp_path / "moves.journal"), "held"
+    lifts = "`kafka-configs --alter --entity-type brokers --entity-name 4 --delete-config cordoned.log.dirs` lifts that"
+    with closing(Cluster(four.bootstrap)) as cluster:
+        cluster.make(topic, {0: (1, 2)})
+        cluster.make("wide", dict.fromkeys(range(3), (1, 2)))
+        wider = str(write_plan(tmp_path / "wider.json", "wide", {2: (1, 2, 3)}))
+        assert shunter.run("execute", wider, "--yes").returncode == ExitCode.DONE
+        fill(four.bootstrap, topic, 1, 2_000_000)
+        plan = str(write_plan(tmp_path / "plan.json", topic, {0: (3, 4)}))
+        try:
+            running = shunter.start("execute", plan, "--yes", "--throttle", "200K")
+            running.wait_for(lambda: bool(cluster.moving(topic)), about="the first step")
+            cordon(cluster, 4, "*")
+            assert shunter.run("limit", "none").returncode == ExitCode.DONE
+            told = f"1 stuck: it can't end while broker 4 has its log dirs cordoned: Kafka takes no target that names it; {lifts}"
+            running.wait_for(lambda: told in running.progress.get("held", ""), about="the move is told as stuck")
+            assert "`shunter rollback` or `shunter stop` ends it" in running.progress["held"]
+            assert (cluster.replicas(topic), cluster.ongoing()) == ({0: (1, 2, 3)}, 0)
+            assert lifts in shunter.run("status").stdout
+            seen = shunter.run("doctor").stdout
+            assert "1 partition with more than the 2 replicas that most of wide have (wide-2)" in seen
+            assert "held-0" not in seen
+            narrow = shunter.look("plan", "--scope", "change-replication", "--topics", "wide", "--replication", "2")
+            assert [each["partition"] for each in json.loads(narrow.stdout)["partitions"]] == [2]
+        finally:
+            cordon(cluster, 4, "")
+        assert running.end(60) == ExitCode.DONE, running.lines[-3:]
+        assert cluster.replicas(topic) == {0: (3, 4)}
+        refusals = [line for line in running.lines if line.get("kind") == "step-refused"]
+        assert len(refusals) <= 1, refusals
+        cluster.admin.delete_topics([topic, "wide"])
 
 
 @cordons

@@ -101,11 +101,14 @@ def test_a_plan_that_is_submitted_needs_no_process(yard: Yard, tmp_path: Path) -
 @pytest.mark.usefixtures("theirs")
 def test_what_is_taken_over_ends_in_our_target_and_copies_nothing_twice(yard: Yard, tmp_path: Path) -> None:
     ours = str(write_plan(tmp_path / "ours.json", yard.topic, OURS))
+    foretold = yard.shunter.run("execute", ours, "--take-over", "--dry-run", "--throttle", "5M")
+    assert "! somebody else's throttle holds broker " in foretold.stdout, foretold.stdout + foretold.stderr
     running = yard.shunter.start("execute", ours, "--take-over", "--yes", "--throttle", "5M")
     running.wait_for(lambda: len(notices(running, "taken-over")) == len(OURS), about="both being taken over")
     assert any("[1, 2] may have had another order" in text for text in notices(running, "taken-over"))
     assert notices(running, "foreign-move") == []
     running.wait_for(lambda: notices(running, "throttle-lower") != [], about="their throttle being told")
+    running.wait_for(lambda: "broker 1 to " in running.progress.get("lower", ""), about="it stands beside the ETA")
     # Broker 2, which their target drops and the plan wants, keeps its replica: nothing is copied again.
     running.wait_for(lambda: {1, 2} <= set(yard.cluster.replicas(yard.topic)[0]), about="broker 2 staying")
     assert yard.shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE

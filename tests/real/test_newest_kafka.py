@@ -142,6 +142,19 @@ def test_beside_a_dead_broker_apaches_tool_and_ours_agree_and_differ_where_we_sa
         wait_until(lambda: leads_nothing(cluster, topic, 3), what="an answer to the client", timeout_s=60)
 
 
+def a_submitted_cut_is_told_as_stuck(shunter: Shunter, cut: Path, alive: str) -> None:
+    """Broker 1 is dead, and the smaller set keeps it: every view of the move says that it can't end."""
+    stuck = "it can't end without broker 1, which is down and part of its target; `shunter rollback cut-0` cancels it"
+    submitted = shunter.run("submit", str(cut), "--yes")
+    assert stuck in submitted.stdout, submitted.stdout + submitted.stderr
+    assert stuck in shunter.look("list").stdout
+    assert stuck in shunter.look("status").stdout
+    assert shunter.run("rollback", "cut-0", "--yes").returncode == ExitCode.DONE
+    with closing(Cluster(alive)) as cluster:
+        wait_until(lambda: cluster.replicas("cut") == {0: (1, 2, 3)}, what="it is cancelled", timeout_s=30)
+        assert cluster.ongoing() == 0
+
+
 def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
     newest: KRaftCluster, tmp_path: Path
 ) -> None:
@@ -165,6 +178,7 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         swap = write_plan(tmp_path / "swap.json", "swapped", {0: (1, 3)})
         told = shunter.run("execute", str(swap), "--dry-run").stdout
         assert "without broker 1" not in told, "by the controller's version it is known to end"
+        assert "waits for broker 1" not in told, "the dry run foretells what the executor does"
         done = shunter.run("execute", str(swap), "--yes")
         assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
         grow = ("plan", "--scope", "change-replication", "--replication", "3", "--topics", "swapped", "--execute")
@@ -186,6 +200,7 @@ def test_beside_a_dead_broker_only_a_smaller_set_is_stuck_and_force_cancels_it(
         assert running.end(60) in (ExitCode.DONE, ExitCode.TURNED), running.lines[-3:]
         with closing(Cluster(alive)) as cluster:
             assert cluster.replicas("cut") == {0: (1, 2, 3)}
+        a_submitted_cut_is_told_as_stuck(shunter, cut, alive)
         told = "2 of 3 voters of the metadata quorum caught up"
         wait_until(lambda: told in shunter.look("doctor").stdout, what="doctor tells it", timeout_s=60)
         assert told in shunter.look("status").stdout

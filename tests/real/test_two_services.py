@@ -108,6 +108,8 @@ def test_a_drain_and_a_switch_outlive_the_service_that_got_them(
             wait_until(lambda: state(b) == "ok", what="B has taken over", timeout_s=120)
             assert paused_by(b), "the switch of A holds"
             assert not any(each["kind"] == "not-driven" for each in b.rows("events")), b.rows("events")
+            kinds = {row["kind"] for row in b.rows("events")}
+            assert {"drain", "proposed", "pause-all", "driver"} <= kinds, "B tells what A did, and who drives"
             drains = [row for row in b.proposals() if row["scope"] == "drain"]
             assert [row["state"] for row in drains] == ["running"], "it is A's proposal"
 

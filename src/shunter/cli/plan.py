@@ -324,6 +324,8 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
             cordoned = _cordons(target, asked.brokers) if cordon else ()
             if cordoned and not made.plan.moves:
                 click.echo("nothing moves, so nothing is cordoned", err=True)
+            for broker in sorted(set(asked.brokers).difference(dict(cordoned))) if cordon else ():
+                click.echo(f"broker {broker} is down, and is not cordoned: it gets no new replicas anyway", err=True)
             return _carry_out(made, asked, target, replace(options, cordons=cordoned), how)
 
         leave_with(work)
@@ -430,7 +432,7 @@ def _undone_lines(undone: Sequence[tuple[str, str]]) -> list[str]:
     lines = [f"not done: {named(whats, _UNDONE_SHOWN)}: {why}" for why, whats in grouped.items()]
     hidden = len(lines) > _UNDONE_SHOWN or any(len(whats) > _UNDONE_SHOWN for whats in grouped.values())
     more = [f"not done: {len(lines) - _UNDONE_SHOWN} more reasons"] if len(lines) > _UNDONE_SHOWN else []
-    explained = ["--explain FILE names all that is not done"] if hidden else []
+    explained = ["`shunter plan --explain FILE` names all that is not done"] if hidden else []
     return [*lines[:_UNDONE_SHOWN], *more, *explained]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
-from shunter.model.check_up import LOG_DIRS, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
+from shunter.model.check_up import LOG_DIRS, MOVES, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
 from shunter.model.partition import EligibleLeaders, Replicas, TopicPartition
 
 FULL = 0.85
@@ -28,7 +28,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
         ("quorum", [] if seen.quorum is None else [judge_quorum(seen.quorum)]),
-        ("partitions", _partitions(seen)),
+        ("partitions", [*_partitions(seen), *_too_many(seen, journal)]),
         ("min.insync.replicas", _min_isr(seen)),
         ("disks", _disks(seen, journal)),
         ("moves", _moves(seen, journal)),
@@ -182,6 +182,32 @@ def _partitions(seen: CheckUp) -> list[Finding]:
         if tps
     ]
     return [*_leaderless(seen, leaderless), *found]
+
+
+def _too_many(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
+    """Partitions with more replicas than most of their topic have: a move that ended between two steps leaves that.
+
+    Nothing is said while somebody may be between two steps, or it is not known whether something moves.
+    """
+    if journal.claimant or any(what == MOVES for what, _why in seen.unread):
+        return
+    moving = seen.ongoing.keys() | seen.ended.keys() | journal.open_moves | journal.just_ended
+    for topic in seen.topics:
+        counts = Counter(len(each.replicas) for each in topic.partitions.values()).most_common(2)
+        usual = counts[0][0] if len(counts) == 2 and counts[0][1] > counts[1][1] else None
+        extra = [
+            tp
+            for number, each in sorted(topic.partitions.items())
+            if usual and len(each.replicas) > usual and (tp := TopicPartition(topic.name, number)) not in moving
+        ]
+        if extra:
+            most = f"the {counted(usual or 0, 'replica')} that most of {topic.name} have"
+            told = f"{counted(len(extra), 'partition')} with more than {most}"
+            plan = f"`shunter plan --scope change-replication --topics {topic.name} --replication {usual}`"
+            advice = (
+                f"a move that ended between two steps leaves that, and nothing moves them now: {plan} takes them away"
+            )
+            yield Finding(Level.WARNING, "partitions", f"{told} ({named(extra)})", advice)
 
 
 _UNCLEAN = "`kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"

@@ -10,7 +10,8 @@ replica is listed and whose broker has a rate.
 | another tool (Apache's), or a person | anything | `shunter throttles clear`: settings that are in no journal are deleted |
 
 The controller sets no throttle, and `shunter submit` refuses one: nothing would take it away. A journalled setting is given back as it was, unless another tool changed it since:
-then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`).
+then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`): it
+may guard the brokers. Shunter's lists put its moves under such a rate, so dry runs, notices and the ETA name it (`told_lower`).
 Apache's tool overwrites it, and so does its drop-in.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from shunter.core.wording import named, told_rate
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -118,6 +120,31 @@ def respectful(key: ThrottleKey, wanted: str, before: str | None, effective: str
     return wanted
 
 
+def lower_than(
+    wanted: Mapping[ThrottleKey, str],
+    own: Mapping[ThrottleKey, str | None],
+    effective: Mapping[ThrottleKey, str | None],
+) -> dict[ThrottleKey, int]:
+    """Others' rates that are lower than the wanted ones, bytes per second; arguments as for `respectful`."""
+    theirs = {key: own.get(key) or effective.get(key) or "" for key in wanted if key.setting in RATES}
+    return {key: int(rate) for key, rate in theirs.items() if rate.isdigit() and int(rate) < int(wanted[key])}
+
+
+def told_rates(lower: Mapping[ThrottleKey, int]) -> str:
+    """Rates of brokers in words: `broker 1 to 10 B/s, broker 2 to 1.0 kB/s`."""
+    return named(sorted({f"{key.kind} {key.name} to {told_rate(rate)}" for key, rate in lower.items()}))
+
+
+def told_lower(lower: Mapping[ThrottleKey, int], own: Mapping[ThrottleKey, str | None]) -> str:
+    """A sentence about others' lower rates, and how they are lifted; "": there are none."""
+    if not lower:
+        return ""
+    ways = ["`shunter throttles clear` removes it"] if any(own.get(key) for key in lower) else []
+    if not all(own.get(key) for key in lower):
+        ways.append("a rate that is not set at the broker itself is in the cluster's default or in `server.properties`")
+    return f"somebody else's throttle holds {told_rates(lower)}, less than ours: it stays, and {', and '.join(ways)}"
+
+
 def cordons_for(knowing: Mapping[BrokerId, bool]) -> tuple[tuple[tuple[BrokerId, str], ...], str]:
     """The settings that cordon brokers, and which of them can't be cordoned, in words; "": none of them.
 
@@ -127,6 +154,14 @@ def cordons_for(knowing: Mapping[BrokerId, bool]) -> tuple[tuple[tuple[BrokerId,
     ignorant = [str(broker) for broker, knows in knowing.items() if not knows]
     told = f"broker {', '.join(ignorant)} can't be cordoned: {CORDONED_LOG_DIRS} came with Kafka 4.3"
     return tuple((broker, ALL_LOG_DIRS) for broker, knows in knowing.items() if knows), told if ignorant else ""
+
+
+def told_cordon(broker: BrokerId, value: str) -> str:
+    """What an execution makes of a broker's `cordoned.log.dirs` before it moves anything."""
+    if value != ALL_LOG_DIRS:
+        return f"broker {broker} gets its former {CORDONED_LOG_DIRS} back first: {value or 'none'}"
+    ends = f"until `shunter undrain {broker}` or `undo`; `stop` and `rollback` end it"
+    return f"broker {broker} is cordoned first: it gets no new replicas {ends}"
 
 
 def is_theirs(found: str | None, before: str | None, ours: Collection[str]) -> bool:

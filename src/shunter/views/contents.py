@@ -30,6 +30,7 @@ class PartitionSearch:
     broker: int | None = None
     """A broker that holds a replica."""
     state: str = ""
+    """One of the states that the partition is in."""
 
 
 _ORDERS: dict[str, Callable[[TopicGist], Any]] = {
@@ -64,12 +65,12 @@ class Contents:
     def partitions(self, asked: PartitionSearch, offset: int, limit: int) -> PartitionsPage:
         """Partitions that fit a search. Cost: O(partitions)."""
         every = () if self._seen is None else self._seen.inventory.partitions
-        fitting = [(each, _state(each)) for each in _fitting(every, asked)]
-        counts = Counter(state for _each, state in fitting)
-        found = [each for each, state in fitting if asked.state in ("", state)]
+        fitting = [(each, _states(each)) for each in _fitting(every, asked)]
+        counts = Counter(state for _each, states in fitting for state in states)
+        found = [each for each, states in fitting if not asked.state or asked.state in states]
         rows = tuple(map(view_partition, found[offset : offset + limit]))
         ordered = {state: counts[state] for state in STATES if counts[state]}
-        return PartitionsPage(self._at_ms, ordered, len(found), offset, rows)
+        return PartitionsPage(self._at_ms, ordered, len(found), offset, rows, len(fitting))
 
 
 def _fitting(every: Sequence[InventoryPartition], asked: PartitionSearch) -> Iterable[InventoryPartition]:
@@ -83,12 +84,10 @@ def _fitting(every: Sequence[InventoryPartition], asked: PartitionSearch) -> Ite
             yield each
 
 
-def _state(partition: InventoryPartition) -> str:
-    if partition.leader < 0:
-        return OFFLINE
-    if partition.under_min_isr:
-        return UNDER_MIN_ISR
-    return UNDER_REPLICATED if partition.under_replicated else HEALTHY
+def _states(partition: InventoryPartition) -> list[str]:
+    """The states that a partition is in, the worst first: one without a leader may be under-replicated, too."""
+    holds = (partition.leader < 0, partition.under_min_isr, partition.under_replicated)
+    return [state for state, is_so in zip(STATES, holds, strict=False) if is_so] or [HEALTHY]
 
 
 def view_partition(partition: InventoryPartition) -> PartitionView:
@@ -101,7 +100,7 @@ def view_partition(partition: InventoryPartition) -> PartitionView:
         offline=partition.offline,
         leader=partition.leader,
         bytes=max((size for _broker, size in partition.sizes), default=None),
-        state=_state(partition),
+        state=_states(partition)[0],
         adding=partition.adding,
         removing=partition.removing,
     )

@@ -11,8 +11,9 @@ from shunter.core.executor.estimates.eta import LEAST_MS, Estimate, bytes_left, 
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import stuck, way_out
+from shunter.core.executor.stuck import hold_up
 from shunter.core.executor.throttling.debts import told_debts
+from shunter.core.throttles import told_rates
 from shunter.core.wording import told_bytes, told_ms
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
 
@@ -32,6 +33,7 @@ class MoveRow:
     step: tuple[int, ...] | None
     steps: int
     waits: str
+    """What it waits for, and why it may not end; "": nothing is known."""
     stuck: str
     """Why the move can't end now, and the way out; "": nothing is known that keeps it from ending."""
     total_bytes: int
@@ -74,6 +76,8 @@ class ExecutionView:
     """The bytes of all its moves as they were accepted, however they go on or end."""
     added_bytes: int = 0
     """Those of them that came with later plans."""
+    lower: str = ""
+    """Brokers that somebody else's throttle holds below the limit, with its rate; "": none."""
 
     @property
     def share(self) -> float:
@@ -127,6 +131,7 @@ def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> Execution
         low_ms=live.low_ms,
         high_ms=live.high_ms,
         held=live.held,
+        lower=live.lower,
         rollback_bytes=live.rollback_bytes,
         brokers_down=live.brokers_down,
         silent_ms=live.silent_ms,
@@ -185,6 +190,7 @@ def view_execution(
         cordons={str(broker): plan_id for broker, plan_id in sorted(state.cordoned().items())},
         bounds={name: getattr(state.options, name) for name in BOUNDS},
         plan_bytes=sum(map(_planned, state.moves.values())),
+        lower=told_rates(others or {}),
         added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
     )
 
@@ -258,7 +264,8 @@ def told_state(move: Move) -> str:
 
 def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
     left = sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
-    total = _total(move)
+    total, found = _total(move), hold_up(state, move)
+    waits = "; ".join(filter(None, (move.waits.text, found.doubt))) if move.open else move.reason
     return MoveRow(
         partition=str(move.tp),
         state=told_state(move),
@@ -268,8 +275,8 @@ def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
         target=move.target,
         step=None if move.step is None else move.step.after,
         steps=move.steps,
-        waits=move.waits.text if move.open else move.reason,
-        stuck="" if (why := stuck(state, move)) is None else f"{why}; {way_out(state, move)}",
+        waits=waits,
+        stuck=found.stuck,
         total_bytes=total,
         copied_bytes=max(0, total - left) if move.open else total,
         rollback_bytes=rollback_cost(move),

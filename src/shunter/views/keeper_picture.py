@@ -103,11 +103,14 @@ class FleetAround:
     policy_trouble: str = ""
 
 
+_TROUBLE = (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)
+
+
 def view_fleet(version: int, at_ms: int, rows: tuple[FleetRow, ...], around: FleetAround) -> FleetView:
     """The fleet: its clusters, and how all of them stand in a sentence."""
     troubled = bool(around.store_trouble or around.policy_trouble)
     severity = worst([*(row.situation.severity for row in rows), *([ClusterSeverity.WARNING] if troubled else [])])
-    bad = [row.name for row in rows if row.situation.severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)]
+    bad = [row.name for severity in _TROUBLE for row in rows if row.situation.severity is severity]
     told = f"{counted(len(bad), 'cluster needs', 'clusters need')} attention: {named(bad)}" if bad else ""
     theirs = tuple(row.name for row in rows if row.situation.role is ServiceRole.STANDBY)
     return FleetView(

@@ -214,10 +214,15 @@ class PartitionsPage:
 
     observed_at_ms: int | None
     counts: dict[str, int]
-    """The number of partitions in each state that fit the search, regardless of the state that is asked for."""
+    """The number of partitions in each state that fit the search, regardless of the state that is asked for.
+
+    A partition may be in several: without a leader, under min ISR and under-replicated.
+    """
     found: int
     offset: int
     rows: tuple[PartitionView, ...]
+    in_all: int = 0
+    """The partitions that fit the search, in whatever state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import pytest
 
 from shunter.app.executor.dry_run import dry_run
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.model.execution import (
     ExecutionOptions,
@@ -18,6 +18,7 @@ from shunter.model.execution import (
     ObservedPartition,
     ObservedTopic,
     ReplicaSize,
+    ThrottleKey,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -40,6 +41,9 @@ class Cluster:
         sizes = {(broker, T0): ReplicaSize(9, "/a") for broker in (1, 2)}
         spaces = {(broker, path): LogDirSpace(99, 50) for broker in (1, 2) for path in ("/a", "/b")}
         return LogDirsSeen(sizes, {(1, T0): ReplicaSize(2, "/b", future=True)}, spaces, {}, (1, 2))
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        return SettingsSeen(dict.fromkeys(keys), {})
 
 
 @pytest.mark.parametrize("strategy", Strategy)

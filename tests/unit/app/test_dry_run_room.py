@@ -9,7 +9,8 @@ import pytest
 
 from shunter.app.executor.dry_run import dry_run
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.admin.answers import TopicsSeen
+from shunter.core.throttles import FOLLOWER_RATE
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.model.execution import (
     ExecutionOptions,
@@ -18,6 +19,7 @@ from shunter.model.execution import (
     ObservedPartition,
     ObservedTopic,
     ReplicaSize,
+    ThrottleKey,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -41,6 +43,32 @@ class Cluster:
         spaces = {(3, "/a"): LogDirSpace(1_000 * GB, 900 * GB), (3, "/b"): LogDirSpace(100 * GB, 16 * GB)}
         spaces |= {(broker, "/a"): LogDirSpace(-1, -1) for broker in (4,) if broker in asked}
         return LogDirsSeen(sizes, {}, {key: room for key, room in spaces.items() if key[0] in asked}, {}, tuple(asked))
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        """Somebody left 1,000 B/s at broker 3, and broker 1 has a rate in server.properties."""
+        rates = {"3": "1000", "1": "2000"}
+        own = {key: rates[key.name] if key.name == "3" and key.setting == FOLLOWER_RATE else None for key in keys}
+        return SettingsSeen(own, {key: own[key] or rates["1"] if key.name == "1" else own[key] for key in keys})
+
+
+@pytest.mark.parametrize(
+    ("throttle", "told"),
+    [
+        (
+            1_000_000,
+            "broker 1 to 2.0 kB/s, broker 3 to 1.0 kB/s, less than ours: it stays, and `shunter throttles clear`",
+        ),
+        (1_500, "holds broker 3 to 1.0 kB/s, less than ours: it stays, and `shunter throttles clear` removes it"),
+        (1_000, ""),
+        (None, ""),
+    ],
+)
+async def test_a_lower_throttle_of_others_is_named_before_anything_begins(throttle: int | None, told: str) -> None:
+    """An outsider's find: somebody's 1,000 B/s held the plan, whose `--throttle` had listed its replicas."""
+    options, orders = ExecutionOptions(throttle=throttle), [MoveOrder(TPS[0], (3,))]
+    lower = (await dry_run(cast("Any", Cluster()), ExecutorState(), orders, options)).lower
+    assert (told in lower) if told else not lower
+    assert ("`server.properties`" in lower) == (throttle == 1_000_000)
 
 
 async def problems(*orders: MoveOrder, share: float | None = None) -> tuple[list[str | None], tuple[int, ...]]:

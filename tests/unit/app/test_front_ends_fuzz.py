@@ -204,8 +204,9 @@ class Told2Services(Fuzz):
                 kind is OrderKind.INTEND or service.keeper.driving is None or not service.keeper.driving.view().running
             )
             cut = self.world.away(service.owner) or self.world.log.unread or self.world.log.doubtful > 0
-            changed = moved and refused.refusal in (Refusal.NOT_ALLOWED, Refusal.STANDBY)
-            if refused.refusal not in TRANSIENT and not changed and not cut:
+            claim = self.world.claim
+            cut = cut or claim is None or claim.owner != service.owner  # Another service has taken the cluster since.
+            if refused.refusal not in TRANSIENT and not (moved and refused.refusal is Refusal.NOT_ALLOWED) and not cut:
                 raise AssertionError((asked, self.trail)) from refused
 
     def states(self) -> list[str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from shunter.app.executor.dry_run import DryRun, PlannedMove
+from shunter.app.executor.session import Target
+from shunter.cli.execution import execute
 from shunter.cli.execution.plan import show_sum
 from shunter.core.executor.estimates.eta import Forecast
+from shunter.model.execution import ExecutionOptions
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.5, "at least 1 s"), (59.2, "at least 1 min")])
@@ -42,3 +45,24 @@ def test_what_a_cut_leaves_without_a_spare_replica_is_said(capsys: pytest.Captur
     moves = tuple(PlannedMove(f"t-{n}", (1, 2), (1,), 1, (), None, thin=thin if n else "") for n in range(3))
     show_sum(DryRun(moves, Forecast(1, 1.0, 1, guessed=False), 0))
     assert f"! 2 partitions are left with {thin} (t-1, t-2)\n" in capsys.readouterr().out
+
+
+def test_a_cordon_is_said_by_the_dry_run_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outsider's find: `drain --cordon --dry-run` said not a word about the cordon."""
+
+    async def shown(*_: object, **__: object) -> bool:
+        return True
+
+    monkeypatch.setattr(execute, "show_dry_run", shown)
+    options = ExecutionOptions(cordons=((3, "*"), (4, "/a"), (5, "")))
+    assert execute.carry_out((), Target("k:9092"), options, execute.Carrying(dry_run=True)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        (
+            "broker 3 is cordoned first: it gets no new replicas until `shunter undrain 3` or `undo`; `stop` and `rollback`"
+            " end it"
+        ),
+        "broker 4 gets its former cordoned.log.dirs back first: /a",
+        "broker 5 gets its former cordoned.log.dirs back first: none",
+    ]

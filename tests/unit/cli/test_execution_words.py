@@ -14,12 +14,14 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.throttles import Cleared
 from shunter.cli import main
 from shunter.cli.execution.bars import drawn
 from shunter.cli.execution.display import PlainLines, sentence, shortened
 from shunter.cli.execution.options import parse_rate
-from shunter.cli.execution.throttles import told_cleared
+from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
 from shunter.errors import FormatError
+from shunter.model.execution import ThrottleKey
 from shunter.model.notice import Notice
 from shunter.views.execution import ExecutionView, MoveRow
 
@@ -135,15 +137,21 @@ def test_a_wrong_value_is_told_with_its_options_name(arguments: tuple[str, ...],
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("driven", "why"),
     [
-        ((2, 2, 0), "2 deleted"),
-        ((4, 0, 4), "4 restored as they were before"),
-        ((5, 1, 2), "1 deleted; 2 restored as they were before; 2 stay: their execution will restore them"),
+        ("", "an open move needs it, and `shunter resume`, `stop` or `rollback` restores it"),
+        ("process 7 on host", "process 7 on host drives its execution, and restores it"),
     ],
 )
-def test_what_became_of_throttles_is_told_of_each(counts: tuple[int, int, int], told: str) -> None:
-    assert told_cleared(*counts) == told
+def test_what_became_of_throttles_is_told_of_each(driven: str, why: str) -> None:
+    rate, listed = ThrottleKey("broker", "1", LEADER_RATE), ThrottleKey("topic", "t", LEADER_REPLICAS)
+    assert Cleared((rate, listed), (), ()).told() == [
+        f"2 deleted: broker 1 {LEADER_RATE}, topic t {LEADER_REPLICAS}",
+    ]
+    assert Cleared((), (rate,), (listed,), driven).told() == [
+        f"1 restored as before the execution: broker 1 {LEADER_RATE}",
+        f"1 left, because {why}: topic t {LEADER_REPLICAS}",
+    ]
 
 
 def test_the_help_cuts_no_command_off() -> None:

@@ -28,8 +28,14 @@ ON_1, ON_2 = LogDirCopy(U0, 1, "/a", "/b", 2, 9), LogDirCopy(U0, 2, "/a", "/c", 
 class Cluster:
     """A fake of an Admin client: u-0 is on brokers 1 and 2, t-0 on 1, 2 and 3."""
 
-    def __init__(self, found: LogDirCopies, moves: dict[TopicPartition, PartitionReassignment]) -> None:
-        self.found, self.moves = found, moves
+    def __init__(
+        self,
+        found: LogDirCopies,
+        moves: dict[TopicPartition, PartitionReassignment],
+        live: Sequence[int] = (),
+        broken: Sequence[int] = (),
+    ) -> None:
+        self.found, self.moves, self.live, self.broken = found, moves, live, broken
 
     async def close(self) -> None: ...
 
@@ -48,7 +54,7 @@ class Cluster:
         return self.moves
 
     async def observe_log_dirs(self, _asked: object) -> LogDirsSeen:
-        return LogDirsSeen({}, {}, {}, {}, ())
+        return LogDirsSeen({}, {}, {}, dict.fromkeys(self.broken, ("/bad",)), ())
 
     async def observe_topics(self, names: Sequence[str]) -> TopicsSeen:
         replicas = {"t": (1, 2, 3), "u": (1, 2)}
@@ -56,7 +62,7 @@ class Cluster:
             name: ObservedTopic(None, {0: ObservedPartition(replicas[name], (1, 2), 1)}) if name in replicas else None
             for name in names
         }
-        return TopicsSeen(topics, {}, 1)
+        return TopicsSeen(topics, dict.fromkeys(self.live), 1, needs_all=False)
 
     async def log_dir_copies(self) -> LogDirCopies:
         return self.found
@@ -68,12 +74,14 @@ def listed(
     *options: str,
     verb: str = "list",
     moves: dict[TopicPartition, PartitionReassignment] | None = None,
+    live: Sequence[int] = (),
+    broken: Sequence[int] = (),
     **failed: str,
 ) -> Result:
     told = {int(name.removeprefix("broker_")): why for name, why in failed.items()}
 
     async def connect(_target: object, **_: object) -> Cluster:
-        return Cluster(LogDirCopies(copies, told), moves or {})
+        return Cluster(LogDirCopies(copies, told), moves or {}, live, broken)
 
     async def nobody(*_: object) -> str:
         return ""
@@ -160,3 +168,37 @@ def test_a_watch_ends_where_nothing_moves(monkeypatch: pytest.MonkeyPatch, tmp_p
     unknown = listed(monkeypatch, (), "nosuch-0", verb="watch")
     assert unknown.exit_code == ExitCode.REFUSED
     assert "nosuch-0: the cluster has no such partition" in unknown.stderr
+
+
+@pytest.mark.parametrize(
+    ("live", "broken", "told"),
+    [
+        ((1, 2), (), "it can't end without broker 3, which is down and part of its target; `shunter rollback t-0` "),
+        ((1, 2, 3), (3,), "it may not end: log dir /bad of broker 3 failed, and if t-0 was there, the broker takes no"),
+        ((1, 2, 3), (), ""),
+        ((1, 3), (), ""),  # Broker 2 leaves.
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "status", "watch"])
+def test_what_holds_up_a_move_is_told_whoever_began_it(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    verb: str,
+    live: tuple[int, ...],
+    broken: tuple[int, ...],
+    told: str,
+) -> None:
+    """An outsider's find: only the dry run of `submit` said so, and no view of a move that another tool began."""
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path))
+    shown = iter((False, True))
+    monkeypatch.setattr(look, "output_lost", lambda: next(shown))
+    monkeypatch.setattr(look, "WATCH_EVERY_S", 0)
+    done = listed(monkeypatch, (), verb=verb, moves={T0: MOVE}, live=live, broken=broken)
+    assert (told or "end") in done.stdout if told else " end" not in done.stdout.replace("have ended", "")
+
+
+def test_the_journals_own_move_is_told_alike_if_no_executor_drives_it(
+    monkeypatch: pytest.MonkeyPatch, undriven: Path
+) -> None:
+    done = listed(monkeypatch, (), "--journal", str(undriven), verb="status", live=(1, 2))
+    assert "it can't end without broker 3, which is down and part of its target; `shunter " in done.stdout

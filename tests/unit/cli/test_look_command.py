@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 from click.testing import CliRunner, Result
 
+from shunter.app.executor.journals import JournalPlace
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
+from shunter.cli.execution import look
 from shunter.cli.execution.look import _show_moves
 from shunter.cli.execution.named_moves import Wanted
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.model.execution import ObservedPartition, ObservedTopic
+from shunter.model.execution import LeaseHolder, ObservedPartition, ObservedTopic
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
@@ -122,3 +125,21 @@ def test_why_a_move_is_stuck_stands_once_with_its_move(capsys: pytest.CaptureFix
         first, _row, why = capsys.readouterr().out.splitlines()
         assert first.endswith("no end: 1 stuck")
         assert why.startswith("    it can't end without broker 5, which is down and part of its target; `shunter")
+
+
+def test_a_watch_says_once_that_nothing_was_seen_yet(monkeypatch: pytest.MonkeyPatch, undriven: Path) -> None:
+    """An outsider's find: `watch` began with "idle", and with it again each second, while the executor read."""
+    holders = iter([LeaseHolder("one", "h", 1, 0)] * 4)
+    empty = view_execution(ExecutorState(), Meter(), None, 0)
+    views = (replace(empty, at_ms=at_ms) for at_ms in range(1, 9))
+
+    async def holder_of(_target: object) -> tuple[JournalPlace, LeaseHolder | None]:
+        return JournalPlace(undriven), next(holders, None)
+
+    monkeypatch.setattr(look, "holder_of", holder_of)
+    monkeypatch.setattr(look, "read_view", lambda _place: next(views))
+    monkeypatch.setattr(look, "WATCH_EVERY_S", 0)
+    done = said("watch", "--journal", str(undriven), "--bootstrap-server", CLOSED)
+    assert done.stdout == ""
+    assert done.stderr.count("no move was seen yet") == 1
+    assert done.stderr.endswith("no executor drives it, and 1 move is open: `shunter resume` goes on\n")

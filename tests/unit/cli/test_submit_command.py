@@ -18,9 +18,12 @@ from shunter.app.executor import reassign_session as session
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.cli.execution import submit, turn
+from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.admin.blocking import LiveNode, PartitionInfo
+from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
 from shunter.errors import ErrorCode, RequestRejected
+from shunter.model.execution import ObservedPartition, ObservedTopic
 from shunter.model.log_dirs import ReplicaDirs
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
@@ -46,10 +49,18 @@ class Cluster:
         async def cluster_id() -> str:
             return "c"
 
-        async def brokers() -> dict[int, str | None]:
-            return {}
+        async def list_moves(tps: Collection[TopicPartition]) -> dict[TopicPartition, PartitionReassignment]:
+            return self.list_moves(tps)
 
-        return asyncio.run(work(SimpleNamespace(cluster_id=cluster_id, brokers=brokers)))
+        async def observe_topics(_names: object) -> TopicsSeen:
+            seen = dict.fromkeys((0, 1), ObservedPartition((1, 2, 3), (1, 2), 1))
+            return TopicsSeen({"t": ObservedTopic(None, seen)}, {1: None, 2: None}, 1, needs_all=False)
+
+        async def observe_log_dirs(_asked: object) -> LogDirsSeen:
+            return LogDirsSeen({}, {}, {}, {}, (1, 2))
+
+        asked = (cluster_id, list_moves, observe_topics, observe_log_dirs)
+        return asyncio.run(work(SimpleNamespace(**{each.__name__: each for each in asked})))
 
     def is_shunter(self) -> bool:
         return self.shunters
@@ -125,6 +136,19 @@ def test_another_controller_gets_nothing_that_it_would_misread(cluster: Cluster,
     assert "the controller is not Shunter's, so it adds no replica at a time: `shunter execute` does" in refused.stderr
     assert said("submit", plan_of(tmp_path, (T1, [3, 2])), "--force", "--yes").exit_code == ExitCode.DONE
     assert cluster.sent == [({T1: (3, 2)}, AlterOptions())]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_what_holds_up_a_submitted_move_is_told_by_the_real_run_too(
+    cluster: Cluster, tmp_path: Path, *, as_json: bool
+) -> None:
+    cluster.shunters = False
+    cluster.moves = {T1: PartitionReassignment((1, 2, 3), (3,), (1,), None)}
+    done = said("submit", plan_of(tmp_path, (T1, [3, 2])), "--yes", *(["--json"] if as_json else []))
+    assert done.exit_code == ExitCode.DONE
+    held = json.loads(done.stdout)["held_up"] if as_json else done.stdout.splitlines()[-1]
+    told = "dead brokers or log dirs hold up 1 move, t-1: it can't end without broker 3, which is down and part of its"
+    assert held.startswith(told)
 
 
 def test_a_target_that_it_replaces_is_told(cluster: Cluster, tmp_path: Path) -> None:

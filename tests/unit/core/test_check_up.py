@@ -9,6 +9,7 @@ import pytest
 from shunter.core.check_up import diagnose
 from shunter.core.throttles import LEADER_REPLICAS, LOG_DIR_RATE
 from shunter.model.check_up import (
+    MOVES,
     CheckedBroker,
     CheckedJournal,
     CheckedListener,
@@ -60,6 +61,24 @@ def bad(seen: CheckUp, journal: CheckedJournal = NOBODY) -> list[Finding]:
 def test_a_certificate_of_ours_that_expires_soon_is_told() -> None:
     soon = CertificateFault(FaultKind.EXPIRES, "its certificate (CN=x) expires in 3 days, at …", "renew it")
     assert bad(replace(WELL, certificate=soon)) == [Finding(Level.WARNING, "certificate", soon.told, "renew it")]
+
+
+def test_what_a_half_step_left_is_named_unless_it_may_be_under_way() -> None:
+    wide = ObservedPartition((1, 2, 3, 4), (1, 2, 3, 4), 1)
+    brokers = (*WELL.brokers, broker(4))
+    seen = replace(WELL, brokers=brokers, topics=(CheckedTopic("t", 2, {0: HEALTHY, 1: HEALTHY, 2: wide}, ALL),))
+    plan = "`shunter plan --scope change-replication --topics t --replication 3`"
+    (found,) = bad(seen)
+    assert (found.level, found.check) == (Level.WARNING, "partitions")
+    assert found.text == "1 partition with more than the 3 replicas that most of t have (t-2)"
+    assert found.advice.endswith(f"nothing moves them now: {plan} takes them away")
+    assert bad(replace(seen, topics=(CheckedTopic("t", 2, {0: HEALTHY, 1: wide}, ALL),))) == [], "most of t have none"
+    tp = TopicPartition("t", 2)
+    between = CheckedJournal("/j", holder="p", moves=(OpenMove(tp, (1, 2, 3), (2, 3, 4), "moving", "forward"),))
+    under_way = replace(seen, ongoing={tp: OngoingReassignment((1, 2, 3, 4), (4,), ())})
+    for each, journal in ((seen, between), (seen, replace(NOBODY, claimant="p")), (under_way, NOBODY)):
+        assert not any(finding.check == "partitions" for finding in bad(each, journal))
+    assert not any("more than the 3" in each.text for each in bad(replace(seen, unread=((MOVES, "why"),))))
 
 
 def test_of_a_cluster_that_is_well_every_check_says_so() -> None:

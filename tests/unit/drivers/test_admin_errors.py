@@ -8,7 +8,8 @@ import pytest
 from kafka import errors as kafka_errors
 
 from shunter.drivers.admin.answers import check_described, code_of, setting_seen, topic_seen, translated
-from shunter.errors import DriverError, ErrorCode
+from shunter.drivers.admin.cluster import _code
+from shunter.errors import DriverError, ErrorCode, RequestRejected, told_code
 from shunter.model.execution import ObservedPartition, ThrottleKey
 
 KEY = ThrottleKey("topic", "t", "leader.replication.throttled.replicas")
@@ -121,3 +122,22 @@ def test_certificates_that_do_not_fit_and_timeouts_may_pass() -> None:
 
 def test_a_name_that_no_topic_can_have_names_no_topic() -> None:
     assert topic_seen({"name": "big/0", "error_code": int(ErrorCode.INVALID_TOPIC_EXCEPTION)}, {}) is None
+
+
+@pytest.mark.parametrize("code", [39, 41, 31])
+@pytest.mark.parametrize("message", ["", "why"])
+def test_no_error_is_named_twice(code: int, message: str) -> None:
+    error = kafka_errors.for_code(code)(*filter(None, [message]))
+    told = str(translated("A request", "Alter", error))
+    assert told.count(type(error).__name__) == 1
+    assert "[Error" not in told
+
+
+@pytest.mark.parametrize(
+    "message", ["", "INVALID_REPLICA_ASSIGNMENT", "INVALID_REPLICA_ASSIGNMENT: broker 9", "broker 9"]
+)
+def test_no_code_is_named_twice(message: str) -> None:
+    """An outsider's find: "the cluster refuses the step: INVALID_REPLICA_ASSIGNMENT: INVALID_REPLICA_ASSIGNMENT: …"."""
+    told = str(RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message))
+    assert told.count("INVALID_REPLICA_ASSIGNMENT") == 1
+    assert told_code(*_code(RequestRejected(ErrorCode.INVALID_REPLICA_ASSIGNMENT, message))) == told

@@ -163,11 +163,8 @@ def test_a_notification_says_how_the_cluster_stands(found: list[ClusterFacts]) -
 
 def test_the_fleet_names_who_needs_attention(stage: Stage) -> None:
     fleet = stage.fleet()
-    bad = [
-        row.name
-        for row in fleet.clusters
-        if row.situation.severity in (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)
-    ]
+    worse = (ClusterSeverity.CRITICAL, ClusterSeverity.WARNING)
+    bad = [row.name for severity in worse for row in fleet.clusters if row.situation.severity is severity]
     assert fleet.headline == f"{len(bad):,} clusters need attention: {named(bad)}"
     assert fleet.severity is ClusterSeverity.CRITICAL
     one = view_fleet(1, NOW_MS, (), FleetAround("here"))

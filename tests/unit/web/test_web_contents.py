@@ -29,7 +29,7 @@ async def test_every_partition_is_found_whatever_the_page_of_the_cluster_names(h
     found = await asked(house, f"partitions?topic={LONG}&limit=2")
     assert (found["found"], [row["partition"] for row in found["rows"]]) == (3, [f"{LONG}-0", f"{LONG}-1"])
     everything = await asked(house, "partitions?limit=1000&offset=2000")
-    assert everything["found"] == 2_503 == sum(everything["counts"].values())
+    assert everything["found"] == everything["in_all"] == 2_503
     assert (everything["offset"], len(everything["rows"])) == (2000, 503)
 
 
@@ -41,6 +41,13 @@ async def test_partitions_by_state_and_broker(house: House) -> None:
     assert lost["found"] == whole["counts"]["offline"] > 0
     assert {row["leader"] for row in lost["rows"]} == {-1}
     assert lost["counts"] == whole["counts"], "counts do not depend on the state that is asked for"
+    row = house.yard.facts["prod-eu"].observation
+    assert row is not None
+    told = (row.offline, row.under_min_isr, row.under_replicated)
+    assert told == tuple(whole["counts"][state] for state in ("offline", "under min ISR", "under-replicated"))
+    assert whole["in_all"] - row.under_replicated == whole["counts"]["healthy"]
+    lacking = await asked(house, "partitions?state=under-replicated&limit=1000")
+    assert (lacking["found"], len(lacking["rows"])) == (row.under_replicated, row.under_replicated)
     here = await asked(house, "partitions?broker=3&search=ORDERS-1")
     assert here["found"] > 0
     assert all(3 in row["replicas"] and 3 in row["offline"] for row in here["rows"])

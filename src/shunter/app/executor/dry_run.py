@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from shunter.core.executor.apply import apply
@@ -12,10 +13,14 @@ from shunter.core.executor.estimates.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import on_paper
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
-from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_costs
+from shunter.core.executor.throttling.throttles import desired_settings
+from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
+from shunter.core.throttles import RATES, lower_than, told_lower
 from shunter.core.under_way import copies_among, told_copy
 from shunter.drivers.admin.protocol import AdminClient
+from shunter.errors import DriverError
 from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -66,7 +71,8 @@ class DryRun:
     """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points.
 
     `unknown_room`: brokers that would get copies and don't say how much room they have. `makes`: the topic that the cluster
-    makes when an executor claims it for the first time; "": none.
+    makes when an executor claims it for the first time; "": none. `lower`: a sentence about rates of others that hold below
+    the plan's; "": there are none.
     """
 
     moves: tuple[PlannedMove, ...]
@@ -74,6 +80,7 @@ class DryRun:
     most_rollback_bytes: int
     unknown_room: tuple[BrokerId, ...] = ()
     makes: str = ""
+    lower: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -118,7 +125,7 @@ async def dry_run(
     foreign = {order.tp: _replaced(order, copies) for order in moves if order.tp not in ours}
     planned = [
         replace(
-            _planned(state, order, results[order.tp], foreign.get(order.tp)),
+            _planned(state, order, results[order.tp], foreign.get(order.tp), goes_around=goes_around),
             log_dirs=order.log_dirs,
             placing=state.moves[order.tp].placing if results[order.tp].refused is None else (),
             elects=order.target[0] if order.elect else None,
@@ -135,7 +142,20 @@ async def dry_run(
     bandwidth = options.bandwidth or options.throttle or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
     expected = forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates, within=options.log_dir_throttle)
-    return DryRun(tuple(planned), expected, dearest, unknown)
+    return DryRun(tuple(planned), expected, dearest, unknown, lower=await _lower(admin, state))
+
+
+async def _lower(admin: AdminClient, state: ExecutorState) -> str:
+    """A sentence about others' rates that would hold below those that the executor would set; "": there are none."""
+    wanted = {key: value for key, value in desired_settings(state).items() if key.setting in RATES}
+    wanted = {key: value for key, value in wanted.items() if key not in state.throttles}
+    if not wanted:
+        return ""
+    try:
+        seen = await admin.read_settings(list(wanted))
+    except DriverError as error:
+        return f"whether somebody else's throttle holds below ours is not known: {error}"
+    return told_lower(lower_than(wanted, seen.own, seen.effective), seen.own)
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:
@@ -153,43 +173,48 @@ def _replaced(order: MoveOrder, copies: Sequence[LogDirCopy]) -> str | None:
     return "; ".join(told) or None
 
 
-def _planned(state: ExecutorState, order: MoveOrder, result: MoveResult, foreign: str | None) -> PlannedMove:
+def _planned(
+    state: ExecutorState, order: MoveOrder, result: MoveResult, foreign: str | None, *, goes_around: bool
+) -> PlannedMove:
     move = state.moves.get(order.tp)
     if result.refused is not None or move is None:
         told = result.refused or "nothing is known of it"
         return PlannedMove(str(order.tp), (), order.target, 0, (), told, taken=False)
-    seen = state.cluster.partition(order.tp)
-    assert seen is not None, "a move is taken on only for a partition that was seen"
+    sets, waiting = _sets(state, move, goes_around=goes_around)
+    steps = tuple(
+        PlannedStep(
+            after,
+            sum(broker not in before for broker in after) * move.size_bytes,
+            sum(broker not in after for broker in move.original) * move.size_bytes,
+        )
+        for before, after in pairwise((move.current, *sets))
+    )
+    waits = None if result.held_up else waiting
+    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waits) if told) or None
+    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
+
+
+def _sets(state: ExecutorState, move: Move, *, goes_around: bool) -> tuple[list[Replicas], str | None]:
+    """The replicas after each step, and what the move would wait for then: as the one that carries it out decides."""
     if move.strategy is Strategy.ALL_AT_ONCE:
-        new = sum(broker not in move.original for broker in move.target)
-        whole = (PlannedStep(move.target, new * move.size_bytes, _gone(move) * move.size_bytes),)
-        problem, held_up = _both(_adopted(move), foreign), result.held_up
-        return PlannedMove(str(order.tp), move.original, move.target, move.size_bytes, whole, problem, held_up=held_up)
+        return [move.goal], None
+    if not goes_around:
+        steps, waits = on_paper(state, move)
+        return [step.after for step in steps], None if waits is None else waits.reason
+    seen = state.cluster.partition(move.tp)
+    assert seen is not None, "a move is taken on only for a partition that was seen"
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]
     isr = tuple(broker for broker in seen.isr if broker in move.current)
-    paper = plan_on_paper(
-        move.current, move.goal, seen.leader, isr=isr, dead=dead, min_isr=state.cluster.min_isr(order.tp.topic)
-    )
-    costs = step_costs(paper.steps, original=move.original, partition_bytes=move.size_bytes)
-    steps = tuple(
-        PlannedStep(step.replicas, cost.copied_bytes, cost.rollback_bytes)
-        for step, cost in zip(paper.steps, costs, strict=True)
-    )
-    waiting = None
-    if isinstance(paper.waiting, Waiting) and not result.held_up:
-        waiting = describe_waiting(paper.waiting)
-    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waiting) if told) or None
-    return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
+    least = state.cluster.min_isr(move.tp.topic)
+    paper = plan_on_paper(move.current, move.goal, seen.leader, isr=isr, dead=dead, min_isr=least)
+    told = describe_waiting(paper.waiting) if isinstance(paper.waiting, Waiting) else None
+    return [step.replicas for step in paper.steps], told
 
 
 def _adopted(move: Move) -> str | None:
     if not move.adopted:
         return None
     return "another tool moves it: it would be taken over, and the order of its original replicas is a guess"
-
-
-def _gone(move: Move) -> int:
-    return sum(broker not in move.target for broker in move.original)
 
 
 __all__ = ["DryRun", "PlannedMove", "PlannedStep", "dry_run"]

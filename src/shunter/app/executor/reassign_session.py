@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from shunter.app.client_configuration import configuration_of
-from shunter.app.executor.under_way import Moves, move_row, sizes_of
+from shunter.app.executor.under_way import Moves, list_under_way, move_row, sizes_of
 from shunter.core.reassignment import no_longer_fits
 from shunter.core.verification import NOT_LIVE, PlanDifference, differences, replicas_to_place
-from shunter.drivers.admin.blocking import BlockingAdmin
+from shunter.drivers.admin.blocking import BlockingAdmin, Connected
 from shunter.drivers.admin.reassignments import AlterOptions, PartitionReassignment
-from shunter.errors import RequestRejected
+from shunter.errors import DriverError, RequestRejected
 from shunter.model.execution import MoveOrder
 from shunter.model.log_dirs import ReplicaDirs
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -25,7 +23,7 @@ from shunter.model.reassignment import Intervention, Strategy
 from shunter.views.execution import MoveRow
 
 
-class ReassignSession:
+class ReassignSession(Connected):
     """A connection of a command to a cluster. A context manager."""
 
     def __init__(self, bootstrap: str, properties_file: Path | None = None) -> None:
@@ -35,14 +33,6 @@ class ReassignSession:
             DriverError, SettingsError, FormatError: the connection is not possible, and why.
         """
         self.cluster = BlockingAdmin(configuration_of(bootstrap, properties_file))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End all connections. It may be called more than once."""
@@ -59,6 +49,13 @@ class ReassignSession:
     ) -> dict[TopicPartition, PartitionReassignment]:
         """Moves under way, by partition; None: all."""
         return dict(sorted(self.cluster.list_moves(partitions).items()))
+
+    def held_up(self, partitions: Collection[TopicPartition]) -> str:
+        """A sentence about moves under way that can't end, or may not; "": nothing that was seen holds them up."""
+        try:
+            return self.cluster.run(lambda admin: list_under_way(admin, copies=False, only=partitions)).held_up()
+        except DriverError as error:  # The moves were begun all the same.
+            return f"whether something holds the moves up is not known: {error}"
 
     def rollback_bytes(self, moves: Moves) -> int:
         """The bytes of original replicas that were dropped: a rollback copies them. One request per broker concerned."""
@@ -147,7 +144,9 @@ def _unrelaxed(phase: str) -> str:
 
 
 def _told(error: BaseException) -> str:
-    return f"{error.message} ({error.error_code.name})" if isinstance(error, RequestRejected) else str(error)
+    if not isinstance(error, RequestRejected) or error.message == error.error_code.name:
+        return str(error)
+    return f"{error.message} ({error.error_code.name})"
 
 
 def _maybe_told(error: BaseException | None) -> str | None:

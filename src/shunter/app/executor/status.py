@@ -19,7 +19,7 @@ from shunter.app.executor.session import (
     read_view,
 )
 from shunter.app.executor.throttles import rates_of_others
-from shunter.app.executor.under_way import list_under_way
+from shunter.app.executor.under_way import list_under_way, look_at
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import told_way_out
@@ -135,12 +135,15 @@ async def _of_nothing(place: JournalPlace, admin: KafkaPythonAdmin) -> Status:
 async def _of_journal(place: JournalPlace, admin: KafkaPythonAdmin | None = None) -> Status:
     """The status from a journal; `admin`: compared with the cluster."""
     _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
-    differences = await _differences(state, admin) if admin is not None and state.running else ()
     throttles = await rates_of_others(admin, state) if admin is not None else ()
     live = read_view(place) if holder is not None else None
-    meter = Meter()
-    if admin is not None and live is None:
-        meter.present.update(await replica_bytes(state.stepping(), admin))
+    meter, differences = Meter(), tuple[str, ...]()
+    if admin is not None and state.running:
+        involved = {move.tp: {*move.current, *move.goal, *move.copying} for move in state.open_moves()}
+        await look_at(admin, state.cluster, dict.fromkeys(involved, ()) if live is not None else involved)
+        state.cluster.ongoing = await admin.list_reassignments()
+        differences = _differences(state)
+        meter.present.update({key: size.bytes for key, size in state.cluster.sizes.items()})
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
     if live is not None:
         view = as_its_driver_sees_it(view, live)
@@ -183,17 +186,13 @@ async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tu
     return {key: size.bytes for key, size in sized.sizes.items()}
 
 
-async def _differences(state: ExecutorState, admin: AdminClient) -> tuple[str, ...]:
-    """Differences between the cluster and the journal, a sentence each."""
-    ongoing = await admin.list_reassignments()
-    moves = state.open_moves()
-    names = sorted({move.tp.topic for move in moves})
-    seen = await admin.observe_topics(names)
+def _differences(state: ExecutorState) -> tuple[str, ...]:
+    """Differences between the cluster, as it was just seen, and the journal, a sentence each."""
+    ongoing = state.cluster.ongoing
     told: list[str] = []
-    for move in moves:
-        topic = seen.topics.get(move.tp.topic)
-        partition = None if topic is None else topic.partitions.get(move.tp.partition)
-        if topic is None or partition is None:
+    for move in state.open_moves():
+        partition = state.cluster.partition(move.tp)
+        if partition is None:
             told.append(f"{move.tp} no longer exists")
         elif move.step is None and partition.replicas != move.current:
             told.append(f"{move.tp} is at {list(partition.replicas)}, the journal says {list(move.current)}")

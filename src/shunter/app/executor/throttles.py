@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shunter.app.executor.orders import HolderGone, giver, holder_of, order_command
 from shunter.app.executor.session import Target, claimed_by, connect, journal_place, read_journal
@@ -16,7 +16,7 @@ from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import LISTS, is_theirs, settings_of
 from shunter.core.under_way import UnderWay, held_by
-from shunter.core.wording import NAMED, counted
+from shunter.core.wording import NAMED, counted, named
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.errors import DriverError, ShunterError
@@ -67,6 +67,28 @@ class FoundThrottle:
         if self.needed:
             return f"{told}  (under the journal of an execution that has not ended)"
         return f"{told}  (in the journal: it is restored as it was before)" if self.journaled else told
+
+
+class Cleared(NamedTuple):
+    """What became of throttles; `driven`: the executor that restores those that are left, "": none drives them now."""
+
+    deleted: tuple[ThrottleKey, ...]
+    restored: tuple[ThrottleKey, ...]
+    left: tuple[ThrottleKey, ...]
+    driven: str = ""
+
+    def told(self) -> list[str]:
+        """A sentence for each kind."""
+        why = "an open move needs it, and `shunter resume`, `stop` or `rollback` restores it"
+        if self.driven:
+            why = f"{self.driven} drives its execution, and restores it"
+        kinds = (
+            ("deleted", self.deleted),
+            ("restored as before the execution", self.restored),
+            (f"left, because {why}", self.left),
+        )
+        settings = ((what, [f"{key.kind} {key.name} {key.setting}" for key in keys]) for what, keys in kinds)
+        return [f"{len(names)} {what}: {named(names)}" for what, names in settings if names]
 
 
 async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
@@ -184,14 +206,11 @@ async def held_now(target: Target, keys: Collection[ThrottleKey]) -> list[str]:
         await admin.close()
 
 
-async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int:
+async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Cleared:
     """Remove throttles: those in the journal are restored, the others are deleted.
 
     Throttles that an open move needs stay. If an executor drives the journal, all its throttles stay, because it
     restores them itself.
-
-    Returns:
-        How many were restored.
 
     Raises:
         StillNeeded: all belong to an open execution: `resume`, `stop` or `rollback` restores them.
@@ -216,8 +235,11 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> int
         await admin.close()
     if errors:
         key, told = min(errors.items())
-        raise DriverError(f"{key.setting} of {key.kind} {key.name}: {told}", retriable=True)
-    return len(owed)
+        count = f"{len(errors)} of {counted(len(loose) + len(owed), 'throttle')} could not be cleared"
+        raise DriverError(f"{count}: {key.kind} {key.name} {key.setting}: {told}", retriable=True)
+    gone = tuple(throttle.key for throttle in loose)
+    left = tuple(throttle.key for throttle in found if throttle.key not in {*gone, *owed})
+    return Cleared(gone, tuple(owed), left, "" if holder is None else str(holder))
 
 
 async def _delete(admin: KafkaPythonAdmin, loose: Sequence[FoundThrottle]) -> dict[ThrottleKey, str]:

@@ -182,6 +182,8 @@ def told_view(view: ExecutionView) -> str:
             parts.append(_told_waiting(count, told))
     if view.limit is not None and view.running:
         parts.append(f"limit {told_bytes(view.limit)}/s")
+    if view.lower and view.running:
+        parts.append(f"somebody else's throttle holds {view.lower}")
     if view.silent_ms:
         parts.append(f"the cluster has not answered for {told_ms(view.silent_ms)}")
     if view.brokers_down:
@@ -190,10 +192,11 @@ def told_view(view: ExecutionView) -> str:
 
 
 def told_move(row: MoveRow) -> str:
-    """One line about a move."""
+    """One line about a move, and a second one if it can't end."""
     state = row.state.replace("_", " ")
     told = f"{row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {state})"
-    return f"{told}: {row.waits}" if row.waits else told
+    told = f"{told}: {row.waits}" if row.waits else told
+    return f"{told}\n    {row.stuck}" if row.stuck else told
 
 
 def told_others(rows: Sequence[MoveRow]) -> str:

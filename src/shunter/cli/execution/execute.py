@@ -24,7 +24,8 @@ from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
 from shunter.core.executor.stuck import told_held_up
-from shunter.core.executor.submission import told_thin
+from shunter.core.spare_replicas import told_thin
+from shunter.core.throttles import told_cordon
 from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
@@ -79,6 +80,8 @@ def carry_out(moves: Sequence[MoveOrder], target: Target, options: ExecutionOpti
         ShunterError: the cluster does not answer, or the moves are refused.
     """
     asks = require_consent(how, options)
+    for broker, value in () if how.as_json else options.cordons:
+        click.echo(told_cordon(broker, value), err=True)
     if how.dry_run or asks:
         possible = asyncio.run(show_dry_run(target, moves, options, as_json=how.as_json))
         if how.dry_run:

@@ -19,7 +19,7 @@ from shunter.app.executor.history import (
 from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.display import say_json
-from shunter.cli.execution.execute import Carrying, carry_out
+from shunter.cli.execution.execute import Carrying, carry_out, require_consent
 from shunter.cli.execution.options import carrying_options, cluster_options, driver_options, execution_options
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.tables import output_options, show_rows
@@ -89,13 +89,13 @@ def _clock(at_ms: int) -> str:
     return strftime("%Y-%m-%d %H:%M:%S", localtime(at_ms / 1000))
 
 
-def told_execution(execution: Execution) -> str:
-    """One line: the execution's number, when it ran, and how its moves ended."""
+def told_execution(execution: Execution, *, copied: bool = True) -> str:
+    """One line: the execution's number, when it ran, how its moves ended, and how much they copied."""
     began = _clock(execution.began_at_ms)
     ended = execution.ended_at_ms
     took = "goes on" if ended is None else f"took {told_ms(max(0, ended - execution.began_at_ms))}"
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts_of(execution).items()))
-    parts = [f"{began}, {took}", counts, f"{told_bytes(execution.copied_bytes)} copied"]
+    parts = [f"{began}, {took}", counts, *([f"{told_bytes(execution.copied_bytes)} copied"] if copied else [])]
     if execution.throttles != [None]:
         rates = ["none" if rate is None else f"{told_bytes(rate)}/s" for rate in execution.throttles]
         parts.append(f"throttle {', then '.join(rates)}")
@@ -126,18 +126,18 @@ def undo(execution: int | None, target: Target, options: ExecutionOptions, **car
 
 def _undo(number: int | None, target: Target, options: ExecutionOptions, how: Carrying) -> int:
     execution, wanted = asyncio.run(undoing(target, number))
+    laid_out = bool(wanted.moves) and (how.dry_run or require_consent(how, options))
     if how.as_json:
-        told_json = {"told": list(wanted.told), "copied_bytes": wanted.copied_bytes}
-        say_json({"event": "undo", "execution": execution.number, **told_json})
+        then = {} if laid_out else {"copied_bytes": wanted.copied_bytes}
+        say_json({"event": "undo", "execution": execution.number, "told": list(wanted.told), **then})
     else:
-        click.echo(f"undoes execution {told_execution(execution).lstrip()}", err=True)
-        click.echo(f"  {told_bytes(wanted.copied_bytes)} are copied again", err=True)
+        click.echo(f"undoes execution {told_execution(execution, copied=False).lstrip()}", err=True)
+        if not laid_out:  # Else the dry run says it, by the sizes of today.
+            click.echo(f"  {told_bytes(wanted.copied_bytes)} are copied again, by the sizes of that time", err=True)
         for told in wanted.told:
             click.echo(f"  {told}", err=True)
     if not wanted.moves:
         click.echo("there is nothing to move back", err=True)
         return int(ExitCode.DONE)
     cordons = tuple(sorted(execution.cordons.items()))
-    for broker, value in () if how.as_json else cordons:
-        click.echo(f"  broker {broker} gets its former cordoned.log.dirs back first: {value or 'none'}", err=True)
     return carry_out(wanted.moves, target, replace(options, cordons=cordons), how)

@@ -158,8 +158,6 @@ def _show_moves(view: ExecutionView, wanted: Wanted) -> None:
     click.echo(told_view(view))
     for row in rows:
         click.echo(f"  {told_move(row)}")
-        if row.stuck:
-            click.echo(f"    {row.stuck}")
 
 
 @click.command()
@@ -204,12 +202,13 @@ async def _watch_others(target: Target, partitions: set[str], view: ExecutionVie
     try:
         while not output_lost():
             listed = await list_under_way(admin, copies=False)
-            rows = [row for row in listed.rows() if row.partition in partitions]
+            listed = listed.of(partitions)
+            rows = listed.rows()
             if not rows:
                 return
             if as_json:
                 _show_view(view, rows, as_json=True)
-            elif told != (told := told_others(rows)):
+            elif told != (told := "; ".join(filter(None, (told_others(rows), listed.held_up())))):
                 click.echo(f"{clock_time()} {told}")
             await asyncio.sleep(WATCH_EVERY_S)
     finally:
@@ -217,7 +216,7 @@ async def _watch_others(target: Target, partitions: set[str], view: ExecutionVie
 
 
 async def _watch_executor(target: Target, wanted: Wanted, *, as_json: bool) -> int:
-    last = -1
+    last, said = -1, False
     place, holder = await holder_of(target)
     while holder is not None:
         view = read_view(place)
@@ -227,7 +226,11 @@ async def _watch_executor(target: Target, wanted: Wanted, *, as_json: bool) -> i
         if view is not None and view.at_ms != last:
             last = view.at_ms
             shown = narrowed(view, wanted)
-            _show_view(shown, (), as_json=as_json)
+            if as_json or view.counts:
+                _show_view(shown, (), as_json=as_json)
+            elif not said:  # It has just begun to read, or has no plan: it does not say which.
+                said = True
+                click.echo("no move was seen yet", err=True)
             # A view lists a bounded number of moves, so the journal is asked whether one of these is still open.
             if not wanted.everything and not shown.running and not await _open_moves(place, wanted):
                 click.echo("all moves that were named have ended", err=True)
@@ -251,7 +254,7 @@ def _show_view(view: ExecutionView, others: Sequence[MoveRow], *, as_json: bool)
     if as_json:
         say_json({"event": "progress", **view_to_json(view), "others": [row_to_json(row) for row in others]})
     else:
-        click.echo(told_view(view) if view.counts else "idle")
+        click.echo(told_view(view))
 
 
 async def _open_moves(place: JournalPlace, wanted: Wanted) -> int:

@@ -12,7 +12,7 @@ from shunter.app.executor.session import Target, lay_out
 from shunter.cli.execution.display import say_json
 from shunter.core.executor.capacity import told_unknown
 from shunter.core.executor.stuck import told_held_up
-from shunter.core.executor.submission import told_thin
+from shunter.core.spare_replicas import told_thin
 from shunter.core.wording import counted, told_bytes, told_ms
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
@@ -36,7 +36,8 @@ async def show_dry_run(
     found = await lay_out(target, moves, options, submitted=submitted, goes_around=goes_around)
     possible = all(move.taken for move in found.moves)
     if as_json:
-        say_json({"event": "dry-run", **found.to_json()})
+        cordons = {str(broker): value for broker, value in options.cordons}
+        say_json({"event": "dry-run", **found.to_json(), "cordons": cordons})
         return possible
     for move in found.moves[:SHOWN]:
         _show_move(move)
@@ -72,6 +73,8 @@ def show_sum(found: DryRun) -> None:
         click.echo(f"! {told}")
     for told in told_thin((move.partition, move.thin) for move in found.moves):
         click.echo(f"! {told}")
+    if found.lower:
+        click.echo(f"! {found.lower}")
     if found.makes:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast

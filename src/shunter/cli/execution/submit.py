@@ -125,7 +125,9 @@ def _submit(
             return int(ExitCode.REFUSED)
     refused |= session.submit(orders, strategy, forced=force)
     text = f"{len(moves) - len(refused):,} of {counted(len(moves), 'partition')} taken on by the controller"
-    return say_order(text, refused, accepted=len(refused) < len(moves), as_json=how.as_json)
+    taken = [order.tp for order in orders if order.tp not in refused and order.target]
+    held = session.held_up(taken) if taken else ""
+    return say_order(text, refused, accepted=len(refused) < len(moves), as_json=how.as_json, held_up=held)
 
 
 def _require_possible(moves: Sequence[MoveOrder], strategy: Strategy | None, *, shunters: bool) -> None:
@@ -212,14 +214,27 @@ def _say_refused(refused: Mapping[TopicPartition, str]) -> None:
         click.echo(f"not taken on: {tp}: {why}", err=True)
 
 
-def say_order(text: str, refused: Mapping[TopicPartition, str], *, accepted: bool, as_json: bool) -> int:
-    """Print the controller's answer; returns the exit status."""
+def say_order(
+    text: str, refused: Mapping[TopicPartition, str], *, accepted: bool, as_json: bool, held_up: str = ""
+) -> int:
+    """Print the controller's answer, and what holds up the moves that it took on; returns the exit status."""
     if as_json:
         told = [f"{tp}: {why}" for tp, why in sorted(refused.items())]
-        say_json({"event": "order", "by": "controller", "accepted": accepted, "text": text, "refused": told})
+        say_json(
+            {
+                "event": "order",
+                "by": "controller",
+                "accepted": accepted,
+                "text": text,
+                "refused": told,
+                "held_up": held_up,
+            }
+        )
     else:
         _say_refused(refused)
         click.echo(text)
+        if held_up:
+            click.echo(held_up)
     return int(ExitCode.REFUSED if not accepted else ExitCode.PARTLY if refused else ExitCode.DONE)
 
 

@@ -101,7 +101,8 @@ async def _clear(target: Target, *, yes: bool) -> int:
         told = told_loose(len(loose), await held_now(target, loose))
         if not agreed(told, "Delete them?", yes=yes, as_json=False):
             return int(ExitCode.REFUSED)
-    click.echo(told_cleared(len(found), len(loose), await clear_throttles(target, found)))
+    for told in (await clear_throttles(target, found)).told():
+        click.echo(told)
     return int(ExitCode.DONE)
 
 
@@ -111,15 +112,6 @@ def told_loose(count: int, held: Sequence[str]) -> str:
         return f"{count} would be deleted"
     more = f"; and {len(held) - NAMED} more" if len(held) > NAMED else ""
     return f"{count} would be deleted, and this would go on without a limit: {'; '.join(held[:NAMED])}{more}"
-
-
-def told_cleared(found: int, deleted: int, restored: int) -> str:
-    """How many of the throttles were deleted, were restored, and stay."""
-    told = [f"{deleted} deleted"] if deleted else []
-    told += [f"{restored} restored as they were before"] if restored else []
-    stay = found - deleted - restored
-    told += [f"{stay} stay: their execution will restore them"] if stay else []
-    return "; ".join(told)
 
 
 @throttles.command()

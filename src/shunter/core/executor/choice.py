@@ -94,18 +94,48 @@ STEPS_AT_MOST = 1_000
 """No move has more steps, because each step adds or drops a replica, or writes the order."""
 
 
-def ahead(
-    move: Move, replicas: Replicas, live: frozenset[BrokerId], min_isr: int = 1
-) -> tuple[tuple[Begin, ...], Waits | None]:
-    """The steps that an open move has before it, and what it would wait for after them (None: it reaches its goal).
+def needed(before: Replicas, after: Replicas, *, needs_all: bool) -> Replicas:
+    """The replicas that have to be in sync before the cluster ends a step.
 
-    This assumes that dead brokers stay dead, and that every live replica is in sync before the next step.
+    That are all if the step makes the set smaller. Otherwise controllers from Kafka 4.3 on need those that are added
+    alone; older ones need all (`needs_all`). A change of the order alone needs none.
+
+    Source: KAFKA-19975; tried on Kafka 4.1.0, 4.2.2, 4.3.1 and 4.4.0.
+    """
+    if set(after) == set(before):
+        return ()
+    return after if needs_all or len(after) < len(before) else tuple(broker for broker in after if broker not in before)
+
+
+def needed_by(step: CurrentStep, *, needs_all: bool) -> Replicas:
+    """The replicas without which the cluster does not end a step that it may have.
+
+    The cluster may count the replicas of a step that took another one's place from there, so it may need all.
+    """
+    return step.after if step.redirected_from else needed(step.before, step.after, needs_all=needs_all)
+
+
+def ahead(
+    move: Move,
+    replicas: Replicas,
+    live: frozenset[BrokerId],
+    min_isr: int = 1,
+    *,
+    needs_all: bool = False,
+    closed: frozenset[BrokerId] = frozenset(),
+) -> tuple[tuple[Begin, ...], Waits | None]:
+    """The steps that an open move has before it, and what it would wait for in the last (None: it reaches its goal).
+
+    This assumes that dead brokers stay dead, and that every live replica is in sync before the next step. A step that
+    the cluster can't end without a dead broker is the last.
 
     Args:
         move: An open move; its direction says where it heads.
         replicas: The partition's replicas when the step under way, if there is one, has ended.
         live: Brokers that are up.
         min_isr: The live in-sync replicas that have to stay at the least.
+        needs_all: See `needed`.
+        closed: See `choose`.
 
     Raises:
         InvariantViolation: the steps would not end.
@@ -114,11 +144,16 @@ def ahead(
     for _ in range(STEPS_AT_MOST):
         isr = tuple(broker for broker in replicas if broker in live)
         seen = ObservedPartition(replicas, isr, isr[0] if isr else NO_LEADER)
-        chosen = choose(move, seen, live, min_isr)
+        chosen = choose(move, seen, live, min_isr, closed=closed)
         if not isinstance(chosen, Begin):
             return tuple(steps), chosen if isinstance(chosen, Waits) else None
         # Each step but the last adds or drops a replica, and no later step undoes that. So the loop ends.
         steps.append(chosen)
+        if dead := tuple(
+            broker for broker in needed(replicas, chosen.after, needs_all=needs_all) if broker not in live
+        ):
+            told = f"a step to {list(chosen.after)} needs {_brokers(dead)} in sync"
+            return tuple(steps), Waits(told, dead, len(dead))
         replicas = chosen.after
     raise InvariantViolation("the steps of a move end", tp=move.tp, replicas=replicas, goal=move.goal)
 

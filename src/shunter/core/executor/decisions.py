@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.capacity import SEEN_MS, Capacity, in_order, told_unknown
-from shunter.core.executor.choice import Begin, Reached, Waits, blockers, cancel_step, choose, relax, undo
+from shunter.core.executor.choice import Begin, Reached, Waits, blockers, cancel_step, choose, needed_by, relax, undo
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.judgement import (
@@ -354,9 +354,9 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         return
     held = told_held(work.state.cluster, holding, work.now_ms)
     coming = [broker for broker in copying if broker in live and broker not in seen.offline]
-    # Controllers from Kafka 4.3 on end it without those that stay, unless it makes the set smaller.
     shrinks, comes = len(step.after) < len(step.before), bool(coming)
-    ends = work.state.cluster.needs_all is False and not shrinks and len(coming) == len(copying)
+    needs = needed_by(step, needs_all=work.state.cluster.needs_all is not False)
+    ends = set(needs) <= {*coming, *seen.isr}
     move.waits = (
         catching_up(work.state.cluster, move, copying, work.now_ms) if ends or (comes and not shrinks) else held
     )

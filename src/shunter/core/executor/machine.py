@@ -42,7 +42,7 @@ from shunter.core.executor.throttling.throttles import (
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import LOG_DIR_RATE
 from shunter.core.wording import counted
-from shunter.errors import ErrorCode, InvariantViolation
+from shunter.errors import ErrorCode, InvariantViolation, told_code
 from shunter.model.execution import (
     ExecutionClosed,
     JournalEntry,
@@ -328,7 +328,7 @@ class Executor:
         if step.cancels and code is ErrorCode.NO_REASSIGNMENT_IN_PROGRESS:
             move.note(StepTrigger.NOTHING_LEFT, self._now_ms)
             return
-        why = f"{code.name}: {told}"
+        why = told_code(code, told)
         if code not in _RETRIABLE:
             move.waits = Wait(WaitKind.OURSELVES, told_refusal(step, why))
         if code in (*_RETRIABLE, *_GONE):

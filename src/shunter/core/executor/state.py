@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
@@ -441,8 +441,8 @@ class ObservedCluster:
     """Since when this process misses brokers that running copies go to."""
     room_wanted_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """Since when moves want to know the log dirs of a broker that did not tell them lately."""
-    ways_out: dict[Hashable, str] = field(default_factory=dict[Hashable, str])
-    """The way out of stuck moves, by all that it depends on; see `stuck.way_out`."""
+    foretold: dict[Hashable, Any] = field(default_factory=dict[Hashable, Any])
+    """What was foretold of moves, by all that it depends on; see `stuck._foretold`."""
     room_unknown: set[BrokerId] = field(default_factory=set[BrokerId])
     """Brokers that people were told of because their room is unknown."""
 

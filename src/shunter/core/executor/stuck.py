@@ -6,10 +6,12 @@ name these moves. Otherwise the execution would wait silently for a broker that 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeVar
 
-from shunter.core.executor.choice import Begin, Choice, Waits, ahead, blockers, choose, undo
+from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.judgement import order_after_cancel
 from shunter.core.executor.state import ExecutorState, Move
@@ -18,8 +20,9 @@ from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
+_Told = TypeVar("_Told")
 SHAPES = 1_000
-"""Ways out of so many moves that stand differently are remembered."""
+"""What is foretold of so many moves that stand differently is remembered."""
 OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
@@ -31,10 +34,9 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
         return None
     if shut := _shut(state, move, seen):
         return shut
-    if move.direction is Direction.FORWARD and set(move.current) != set(move.goal):
-        missing = _named(state, move, _needed(state, move, seen))
-        return f"it can't end without {missing} and part of its target" if missing else None
-    waits = _what_it_waits_for(state, move, seen)
+    waits = None
+    if _is_ill(state, move, seen):  # Of most moves no broker is: then their steps need not be played.
+        waits = _foretold(state, move, _what_it_waits_for)
     if waits is None:
         missing = _named(state, move, _unplaced(move))
         if missing:
@@ -42,8 +44,46 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
         missing = _named(state, move, unsettled(state, move))
         return f"it can't end without {missing} and may still copy it to another log dir" if missing else None
     missing = _named(state, move, waits.brokers)
-    able = len(_able(state, move, seen).intersection(waits.brokers))
-    return f"it can't end without {missing}: {waits.reason}" if missing and able < waits.missing else None
+    if not missing or len(_able(state, move, seen).intersection(waits.brokers)) >= waits.missing:
+        return None
+    return f"it can't end without {missing}{_why(move, waits)}"
+
+
+class HoldUp(NamedTuple):
+    """What keeps a move that is under way from ending; "": nothing that was seen does."""
+
+    stuck: str = ""
+    """Why it can't end, and the way out."""
+    doubt: str = ""
+    """Why it may not end."""
+
+
+def hold_up(state: ExecutorState, move: Move, *, ours: bool = True) -> HoldUp:
+    """What keeps a move from ending, whoever began it. `ours`: this executor's; any other can only be cancelled."""
+    why = stuck(state, move)
+    if why is not None:
+        return HoldUp(f"{why}; {way_out(state, move) if ours else f'`shunter rollback {move.tp}` cancels it'}")
+    seen = state.cluster.partition(move.tp)
+    if not move.open or seen is None or not state.cluster.brokers:
+        return HoldUp()
+    return HoldUp("", _doubt(state, move) if state.cluster.broken or _is_ill(state, move, seen) else "")
+
+
+def _doubt(state: ExecutorState, move: Move) -> str:
+    """Why a move that can end may not end; "": nothing that was seen says so."""
+    step, cluster = move.step, state.cluster
+    if step is None:
+        return held_up(state, move) if move.direction is Direction.FORWARD else ""
+    if endless_step(state, move) == "may not end":
+        return _told_unknown(_named(state, move, needed_by(step, needs_all=True)), OFFLINE_FIRST)
+    seen_at_ms = cluster.sizes_at_ms
+    comes = (broker for broker in step.adding if seen_at_ms.get((broker, move.tp), -1) <= step.begun_at_ms)
+    return "" if step.cancels else told_unsure(state, move.tp, comes)
+
+
+def _told_unknown(missing: str, way: str) -> str:
+    old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
+    return f"it may not end without {missing} and stays in its target: {old}; {way}"
 
 
 def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
@@ -84,38 +124,41 @@ def _undone(state: ExecutorState, move: Move, seen: ObservedPartition) -> Begin 
     return undo(move, seen, live, state.least_in_sync(move), closed=state.closed())
 
 
-def _needed(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
-    """The replicas of a move's goal without which the cluster does not end the move.
-
-    That are all if a step makes the set smaller. Otherwise controllers from Kafka 4.3 on need those that are added
-    alone; older ones need all. One whose version is not known shows that by a step that goes on although what it adds
-    is in sync.
-
-    Source: KAFKA-19975; tried on Kafka 4.1.0, 4.2.2, 4.3.1 and 4.4.0.
-    """
-    step = move.step
-    before, after = (move.current, move.goal) if step is None else (step.before, step.after)
-    hangs = step is not None and move.tp in state.cluster.ongoing and all(broker in seen.isr for broker in step.adding)
-    if hangs or state.cluster.needs_all or len(after) < len(before):
-        return move.goal
-    return tuple(broker for broker in move.goal if broker not in move.current)
-
-
-def held_up(state: ExecutorState, tp: TopicPartition, current: Replicas, target: Replicas) -> str:
-    """What holds up a move from `current` to `target` that is about to begin; "": nothing that was seen does."""
-    if set(current) == set(target):
+def held_up(state: ExecutorState, move: Move) -> str:
+    """What holds up a move that is about to begin; "": nothing that was seen does."""
+    if set(move.current) == set(move.goal):
         return ""  # A change of the order alone needs no replica in sync.
-    missing = _named(state, tp, tuple(broker for broker in target if broker not in current))
-    staying = _named(state, tp, tuple(broker for broker in target if broker in current))
-    whole = state.cluster.needs_all
-    if missing or (staying and (whole or len(target) < len(current))):
-        without = " and ".join(filter(None, (missing, staying)))
-        way_out = OFFLINE_FIRST if staying else "name another broker in its place"
-        return f"it can't end without {without} and part of its target; {way_out}"
-    if staying and whole is None:
-        old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
-        return f"it may not end without {staying} and stays in its target: {old}; {OFFLINE_FIRST}"
-    return told_unsure(state, tp, tuple(broker for broker in target if broker not in current))
+    tp, known = move.tp, state.cluster.needs_all
+    seen = state.cluster.partition(tp)
+    ill = seen is not None and _is_ill(state, move, seen)
+    for sure in (True, False) if ill else ():
+        _steps, waits = on_paper(state, move, needs_all=bool(known) if sure else known is not False)
+        missing = "" if waits is None else _named(state, tp, waits.brokers)
+        if waits is None or not missing:
+            continue
+        stays = any(broker in move.current for broker in waits.brokers)
+        way = OFFLINE_FIRST if stays else "name another broker in its place"
+        if sure:
+            return f"it can't end without {missing}{_why(move, waits)}; {way}"
+        return _told_unknown(missing, way)
+    return told_unsure(state, tp, tuple(broker for broker in move.goal if broker not in move.current))
+
+
+def on_paper(
+    state: ExecutorState, move: Move, *, needs_all: bool | None = None
+) -> tuple[tuple[Begin, ...], Waits | None]:
+    """The steps of a move that is about to begin, and what it would wait for (None: it reaches its goal): see `ahead`."""
+    seen = state.cluster.partition(move.tp)
+    assert seen is not None, "a move is taken on only for a partition that was seen"
+    whole = bool(state.cluster.needs_all) if needs_all is None else needs_all
+    able, least = _able(state, move, seen), state.least_in_sync(move)
+    return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed())
+
+
+def _why(move: Move, waits: Waits) -> str:
+    """Why a move needs the brokers that it waits for, to be put behind them."""
+    wanted = move.direction is Direction.FORWARD and set(waits.brokers) <= set(move.goal)
+    return " and part of its target" if wanted else f": {waits.reason}"
 
 
 def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[BrokerId]) -> str:
@@ -153,12 +196,12 @@ def endless_step(state: ExecutorState, move: Move) -> str:
     It "may not end" if that depends on the controller's version, which is not known.
     """
     step = move.step
-    if step is None or step.cancels or (set(step.after) == set(step.before) and not step.redirected_from):
+    if step is None or step.cancels:
         return ""
-    whole = state.cluster.needs_all or len(step.after) < len(step.before)
-    if _named(state, move, step.after if whole else step.adding):
+    known = state.cluster.needs_all
+    if _named(state, move, needed_by(step, needs_all=bool(known))):
         return "can't end"
-    return "may not end" if state.cluster.needs_all is None and _named(state, move, step.after) else ""
+    return "may not end" if _named(state, move, needed_by(step, needs_all=known is not False)) else ""
 
 
 def _unplaced(move: Move) -> Replicas:
@@ -169,12 +212,13 @@ def _unplaced(move: Move) -> Replicas:
 
 def _able(state: ExecutorState, move: Move, seen: ObservedPartition) -> frozenset[BrokerId]:
     """Live brokers that can serve a move's partition, as far as was seen."""
-    step = move.step
+    step, cluster = move.step, state.cluster
     adding = () if step is None else step.adding
     without = {
-        broker for broker in adding if step is not None and state.cluster.keeps_none(broker, move.tp, step.begun_at_ms)
+        broker for broker in adding if step is not None and cluster.keeps_none(broker, move.tp, step.begun_at_ms)
     }
-    return frozenset(state.cluster.brokers).difference(seen.offline, without)
+    lost = (broker for broker in {*seen.replicas, *move.goal} if cluster.lost_log_dir(broker, move.tp) is not None)
+    return frozenset(cluster.brokers).difference(seen.offline, without, lost)
 
 
 def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas) -> str:
@@ -205,46 +249,56 @@ def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas)
     return " and ".join(told)
 
 
-def _what_it_waits_for(state: ExecutorState, move: Move, seen: ObservedPartition) -> Waits | None:
+def _is_ill(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
+    """Whether a broker that a move has to do with can't serve its partition."""
+    cluster, step = state.cluster, move.step
+    involved = {*seen.replicas, *move.current, *move.goal, *(() if step is None else step.after)}
+    return (
+        not involved <= cluster.brokers.keys()
+        or (bool(seen.offline) and not involved.isdisjoint(seen.offline))
+        or (bool(cluster.spaces) and any(cluster.lost_log_dir(broker, move.tp) is not None for broker in involved))
+        or (step is not None and any(cluster.keeps_none(each, move.tp, step.begun_at_ms) for each in step.adding))
+    )
+
+
+def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     """What a move waits for, now or at a later step, if dead brokers stay dead; None: it reaches its goal."""
+    seen = state.cluster.partition(move.tp)
+    assert seen is not None, "nothing is foretold of a partition that was not seen"
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
     step, able = move.step, _able(state, move, seen)
-    chosen: Choice | None
+    whole, closed = _needs_all(state, move, seen), state.closed()
+    paper = partial(ahead, live=able, min_isr=min_isr, needs_all=whole, closed=closed)
     if step is None:
-        chosen = choose(move, seen, live, min_isr, closed=state.closed())
-    else:
-        chosen = None if move.turned_at_ms is None else _undone(state, move, seen)
-    if isinstance(chosen, Waits):
-        return chosen
+        chosen = choose(move, seen, live, min_isr, closed=closed)
+        return chosen if isinstance(chosen, Waits) else paper(move, seen.replicas)[1]
+    turned = None if move.turned_at_ms is None else _undone(state, move, seen)
+    if isinstance(turned, Waits):
+        return turned
+    after = step.after if turned is None else turned.after
     late: Replicas = ()
-    if isinstance(chosen, Begin):
-        after = chosen.after
-        if step is not None and not chosen.cancels:
-            late = tuple(broker for broker in after if broker not in seen.isr)
-    elif step is None:
-        return None
-    else:
-        after = step.after
-        if not step.cancels:
-            late = (*blockers(move, seen), *(broker for broker in step.adding if broker not in seen.isr))
+    if not (step if turned is None else turned).cancels:
+        late = needed_by(step, needs_all=whole) if turned is None else after
+    late = tuple(broker for broker in late if broker not in seen.isr)
     dead = [broker for broker in late if broker not in able]
     if dead:
         return Waits(f"its step needs broker {', '.join(map(str, dead))} in sync", late, len(late))
-    if isinstance(chosen, Begin) and chosen.cancels:
+    if turned is not None and turned.cancels:
         # Apache's cancel keeps what an older target had added and this step's target removes.
         after += tuple(
             broker for broker in seen.replicas if broker not in after and broker not in _added_now(state, move)
         )
-    steps, waits = ahead(replace(move, step=None), after, able, min_isr)
-    for each in steps:
-        dead = [broker for broker in each.after if broker not in able]
-        if dead and len(each.after) < len(each.before):
-            return Waits(
-                f"a step to {list(each.after)} needs broker {', '.join(map(str, dead))} in sync",
-                each.after,
-                len(each.after),
-            )
-    return waits
+    return paper(replace(move, step=None), after)[1]
+
+
+def _needs_all(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
+    """Whether the cluster needs every replica of a step's target in sync.
+
+    A controller whose version is not known shows that by a step that goes on although what it adds is in sync.
+    """
+    if state.cluster.needs_all is not None or move.step is None:
+        return bool(state.cluster.needs_all)
+    return move.tp in state.cluster.ongoing and all(broker in seen.isr for broker in move.step.adding)
 
 
 def _added_now(state: ExecutorState, move: Move) -> Replicas:
@@ -260,18 +314,25 @@ def way_out(state: ExecutorState, move: Move) -> str:
 
     Cost: some hundred microseconds, but for one of thousands of moves that stand alike the answer is known.
     """
-    shape, known = _shape(state, move), state.cluster.ways_out
+    return _foretold(state, move, _way_out)
+
+
+def _foretold(state: ExecutorState, move: Move, foretell: Callable[[ExecutorState, Move], _Told]) -> _Told:
+    """What a function foretells of a move, which is remembered for all moves that stand alike."""
+    shape, known = _shape(state, move), state.cluster.foretold
     if shape is None:
-        return _way_out(state, move)
+        return foretell(state, move)
     if len(known) >= SHAPES:
         known.clear()
-    if shape not in known:
-        known[shape] = _way_out(state, move)
-    return known[shape]
+    key = (foretell.__name__, shape)
+    if key not in known:
+        known[key] = foretell(state, move)
+    found: _Told = known[key]
+    return found
 
 
 def _shape(state: ExecutorState, move: Move) -> Hashable | None:
-    """All that a move's way out depends on; None: on its replicas' log dirs, too."""
+    """All that what is foretold of a move depends on; None: on its replicas' log dirs, too."""
     seen, step, cluster = state.cluster.partition(move.tp), move.step, state.cluster
     if seen is None or move.names_log_dirs:
         return None
@@ -287,6 +348,7 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
     closed = frozenset((broker, state.is_lifted(broker, back)) for broker in state.closed())
     return (
         live,
+        cluster.needs_all,
         seen,
         cluster.ongoing.get(move.tp),
         state.least_in_sync(move),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.events import PlanSubmitted
@@ -11,9 +10,10 @@ from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move
 from shunter.core.executor.stuck import held_up
 from shunter.core.reassignment import no_longer_fits, validate_target
+from shunter.core.spare_replicas import thinness
 from shunter.core.throttles import ALL_LOG_DIRS
 from shunter.core.topic_names import illegal_name
-from shunter.core.wording import counted, named
+from shunter.core.wording import counted
 from shunter.model.execution import (
     Direction,
     DirectionChanged,
@@ -113,7 +113,7 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
-            instead, endless = _instead(state.moves.get(order.tp), order), _held_up(state, order, taken)
+            instead, endless = _instead(state.moves.get(order.tp), order), _held_up(state, taken)
             judged.results.append(MoveResult(order.tp, None, instead, endless, _thin(state, order, taken)))
             moves.extend(taken)
     if moves:
@@ -122,34 +122,21 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
     return judged
 
 
-def _held_up(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:
+def _held_up(state: ExecutorState, taken: list[JournalRecord]) -> str:
     """What holds up a move that is taken on; "": nothing that was seen does."""
-    ours = state.moves.get(order.tp)
-    current = next((record.original for record in taken if isinstance(record, MoveAccepted)), ())
-    if ours is not None and ours.open:
-        current = ours.current
-    return held_up(state, order.tp, current, order.target) if order.target else ""
+    record = next((each for each in taken if isinstance(each, MoveAccepted)), None)
+    if record is None or not record.target:
+        return ""
+    ours = state.moves.get(record.tp)
+    current = ours.current if ours is not None and ours.open else record.original
+    beside = (record.strategy, record.size_bytes, record.log_dirs, record.adopted, 0)
+    return held_up(state, Move(record.tp, record.topic_id, current, record.target, *beside, current))
 
 
 def _thin(state: ExecutorState, order: MoveOrder, taken: list[JournalRecord]) -> str:
     """What fewer replicas mean for a partition; "": it has as many as before, or enough."""
     before = next((record.original for record in taken if isinstance(record, MoveAccepted)), ())
-    left, least = len(order.target), state.cluster.min_isr(order.tp.topic)
-    if not 0 < left < len(before):
-        return ""
-    if left < least:
-        return f"fewer replicas than min.insync.replicas ({least}): acks=all is always refused"
-    return "one replica: what it has is gone with its broker" if left == 1 else ""
-
-
-def told_thin(results: Iterable[tuple[TopicPartition | str, str]]) -> Iterator[str]:
-    """Sentences about the moves of a plan that leave a partition with too few replicas."""
-    which: dict[str, list[str]] = {}
-    for tp, thin in results:
-        if thin:
-            which.setdefault(thin, []).append(str(tp))
-    for thin, names in which.items():
-        yield f"{counted(len(names), 'partition is', 'partitions are')} left with {thin} ({named(names)})"
+    return thinness(len(before), len(order.target), state.cluster.min_isr(order.tp.topic))
 
 
 def _instead(ours: Move | None, order: MoveOrder) -> str:

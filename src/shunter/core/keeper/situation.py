@@ -246,10 +246,12 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
         yield _of_words(facts)
     paused = facts.paused
     if paused is not None:
-        told = f"paused by {paused.who} since {told_time(paused.at_ms)}"
+        told = f"paused by {paused.who} since {told_time(paused.at_ms)}" + (
+            f" ({paused.comment})" if paused.comment else ""
+        )
         if facts.role is ServiceRole.IDLE:
             told = f"{told}, but moves under way only once this service drives the cluster"
-        yield ClusterSeverity.WARNING, f"{told}: {paused.comment}" if paused.comment else told
+        yield ClusterSeverity.WARNING, told
     elif facts.role is ServiceRole.OBSERVES:
         return
     elif facts.switch is not None and not facts.switch.lifted:

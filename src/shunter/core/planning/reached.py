@@ -11,10 +11,10 @@ from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, d
 from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
+from shunter.core.spare_replicas import OFFLINE_FIRST, thinness, told_thin
 from shunter.core.wording import counted, named
 
 _TOLD = 20
-OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 _TRIED = 50
 """The most replicas that are tried to find out what holds a broker outside its band."""
 _LED = {Resource.LEADERS, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN}
@@ -116,15 +116,11 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
 def _what_gets_thin(plan: BalancedPlan) -> Iterator[str]:
     """Say which partitions lose their last spare replica. None goes below min.insync.replicas: a plan does not do that."""
     cluster, rows = plan.cluster, plan.thinned()
+    least = np.ones(len(rows), np.int64) if cluster.min_isr is None else cluster.min_isr[rows]
     left = (plan.replicas[rows] != ABSENT).sum(axis=1)
-    least = np.ones(len(rows)) if cluster.min_isr is None else cluster.min_isr[rows]
-    for which, told in (
-        (left == 1, "one replica, and what it has is gone with its broker"),
-        ((left > 1) & (left <= least), "as many replicas as min.insync.replicas, and one that is down stops acks=all"),
-    ):
-        if which.any():
-            names = named(map(cluster.partition_name, rows[which].tolist()))
-            yield f"{counted(int(which.sum()), 'partition is', 'partitions are')} left with {told}: {names}"
+    counts = zip(cluster.replication[rows].tolist(), left.tolist(), least.tolist(), strict=True)
+    names = map(cluster.partition_name, rows.tolist())
+    yield from told_thin((name, thinness(*each)) for name, each in zip(names, counts, strict=True))
 
 
 def _told_apart(load: float, edge: float) -> tuple[str, str]:

@@ -118,8 +118,7 @@ def translated(what: str, permission: str, error: Exception) -> DriverError:
     if isinstance(error, kafka_errors.AuthorizationError):
         return DriverError(f"{what} is not allowed: needs {permission} ({type(error).__name__})", retriable=False)
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        why = str(error).rpartition(f"{type(error).__name__}: ")[2]  # The library puts the class's name first, twice.
-        return DriverError(f"{what}: the cluster does not let us in: {why}", retriable=False)
+        return DriverError(f"{what}: the cluster does not let us in: {_said(error)}", retriable=False)
     if isinstance(error, kafka_errors.UnsupportedVersionError | kafka_errors.IncompatibleBrokerVersion):
         return DriverError(f"{what} is not known to this cluster (it came with Kafka 2.4): {error}", retriable=False)
     if isinstance(error, kafka_errors.KafkaConfigurationError):
@@ -139,9 +138,15 @@ _IN_WORDS = {
 
 def in_words(error: Exception) -> str:
     """Return an error of the library as words, with what it says itself."""
-    name, told = type(error).__name__, str(error)
-    words = next((words for kind, words in _IN_WORDS.items() if isinstance(error, kind)), "")
-    if not words:
-        return told if told.startswith(name) else f"{name}: {told}" if told else name
-    told = told.rpartition(name)[2].removeprefix(": ")
+    words = next((words for kind, words in _IN_WORDS.items() if isinstance(error, kind)), type(error).__name__)
+    told = _said(error)
     return f"{words}: {told}" if told else words
+
+
+def _said(error: Exception) -> str:
+    """What an error of the library says itself. The library puts its number and name first, the name once or twice."""
+    name, told = type(error).__name__, str(error)
+    told = told.removeprefix(f"[Error {getattr(error, 'errno', None)}] ")
+    while told.startswith(name):
+        told = told.removeprefix(name).removeprefix(": ")
+    return told

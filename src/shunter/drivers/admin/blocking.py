@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
@@ -34,7 +35,23 @@ class PartitionInfo(NamedTuple):
     leader: BrokerId
 
 
-class BlockingAdmin:
+class Connected(ABC):
+    """A context manager that ends its connections when it is left."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @abstractmethod
+    def close(self) -> None:
+        """End all connections. It may be called more than once."""
+
+
+class BlockingAdmin(Connected):
     """A tool's connection to a cluster; a context manager. Calls raise `DriverError` if the cluster does not answer."""
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
@@ -50,14 +67,6 @@ class BlockingAdmin:
         except BaseException:
             self._runner.close()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close all connections. It may be called again."""

@@ -540,5 +540,5 @@ def _code(outcome: Exception | None) -> tuple[ErrorCode, str]:
     if outcome is None:
         return ErrorCode.NONE, ""
     if isinstance(outcome, RequestRejected):
-        return outcome.error_code, str(outcome)
+        return outcome.error_code, outcome.message
     raise outcome

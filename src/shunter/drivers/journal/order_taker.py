@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import orjson
 
 from shunter.core.executor.ready import Reply
-from shunter.core.executor.submission import told_thin
+from shunter.core.spare_replicas import told_thin
 from shunter.core.wording import counted, named
 from shunter.drivers.journal.execution import ExecutionDriver, ExecutorEnded
 from shunter.drivers.journal.journals import ANSWER_WITHIN_S, LeasedJournal, OrderRow

@@ -60,7 +60,7 @@ export function Drawer({ title, kind = "panel", open: opened = false, children }
 
 // A long name is cut in the middle: its end, with the partition, stays visible.
 const TAIL = 11;
-export const Name = ({ name }) => (name.length <= TAIL + 8 ? name
+export const Name = ({ name }) => (name.length <= TAIL ? name
   : html`<span class="cut" title=${name}><span class="head">${name.slice(0, -TAIL)}</span><span class="tail">${name.slice(-TAIL)}</span></span>`);
 
 // A text of the service: what stands between backticks is code.

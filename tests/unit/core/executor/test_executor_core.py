@@ -8,6 +8,7 @@ from apache_yard import SIZE, Rig, Yard
 from shunter.core.executor import events as ev
 from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.choice import Begin, undo
+from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.ready import (
     AlterReassignments,
@@ -16,8 +17,8 @@ from shunter.core.executor.ready import (
     ObserveTopics,
     PlanReply,
 )
-from shunter.core.executor.submission import told_thin
 from shunter.core.executor.waits import Wait, WaitKind
+from shunter.core.spare_replicas import told_thin
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     CommandKind,
@@ -33,6 +34,7 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
+from shunter.views.execution import view_execution
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -494,14 +496,30 @@ def test_a_lower_throttle_of_others_is_told_and_ours_takes_its_place_when_it_goe
     rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
     rig.settle(catching_up=False, rounds=100)
     told = [notice.text for notice in rig.notices if notice.kind == "throttle-lower"]
-    assert told == [
-        "somebody else's throttle holds broker 4 to 10 B/s, less than ours: it stays (`shunter throttles clear`)"
-    ]
+    what = "somebody else's throttle holds broker 4 to 10 B/s, less than ours"
+    assert told == [f"{what}: it stays, and `shunter throttles clear` removes it"]
+    assert view_execution(rig.core.state, Meter(), 1_000, rig.now_ms, rig.core.book.lower_in_force).lower == (
+        "broker 4 to 10 B/s"
+    )
     del yard.settings[low]
     rig.settle(catching_up=False, rounds=100)
     assert yard.settings[low] == "1000"
     rig.settle()
     assert yard.settings == {}
+
+
+def test_a_throttle_of_others_that_the_limit_is_raised_above_is_told() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    low = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
+    yard.settings = {low: "2000"}
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
+    rig.settle(catching_up=False, rounds=100)
+    assert not [notice for notice in rig.notices if notice.kind == "throttle-lower"]
+    rig.command(CommandKind.LIMIT, rate=5_000)
+    rig.settle(catching_up=False, rounds=100)
+    assert yard.settings[low] == "2000"
+    assert rig.core.book.lower_in_force == {low: 2_000}
 
 
 def test_settings_are_read_anew_for_each_execution() -> None:
@@ -743,13 +761,15 @@ def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
 
 def test_a_plan_says_which_partitions_it_leaves_without_a_spare_replica() -> None:
     """An outsider's find: a cut to one replica went through without a word."""
-    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1,)], "u": [(1, 2, 3)]})
+    yard = Yard({"t": [(1, 2, 3), (1, 2, 3), (1,)], "u": [(1, 2, 3)], "v": [(1, 2, 3)]})
     yard.min_isr["u"] = 3
     rig = Rig(yard)
-    cuts = (("t", 0, (1,)), ("t", 1, (1, 2)), ("t", 2, (4,)), ("u", 0, (1, 2)))
+    yard.min_isr["v"] = 2
+    cuts = (("t", 0, (1,)), ("t", 1, (1, 2)), ("t", 2, (4,)), ("u", 0, (1, 2)), ("v", 0, (1, 2)))
     reply = rig.submit(*cuts, options=ExecutionOptions(force=True))
     rig.settle()
     assert list(told_thin((move.tp, move.thin) for move in reply_to(rig, reply).moves)) == [
         "1 partition is left with one replica: what it has is gone with its broker (t-0)",
         "1 partition is left with fewer replicas than min.insync.replicas (3): acks=all is always refused (u-0)",
+        "1 partition is left with as many replicas as min.insync.replicas: one that is down stops acks=all (v-0)",
     ]

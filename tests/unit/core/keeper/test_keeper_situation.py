@@ -217,7 +217,7 @@ class TestWhatIsTold:
         assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in are paused"
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
         assert some.doing.endswith("3 moves open, 2 of them paused")
-        assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC: incident 12"
+        assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC (incident 12)"
         silent = replace(LAB, switch=THROWN._replace(comment=""))
         assert situation(silent).headline == "paused by anna since 2026-11-23 02:12 UTC"
         assert situation(silent).doing == "this service moves nothing, and nothing begins: paused by anna"

@@ -329,3 +329,16 @@ def test_a_drain_is_a_way_out_only_where_enough_brokers_are_left_for_it(brokers:
     told = " ".join([*plan(cluster, PlanRequest(Scope.REBALANCE)).notes])
     assert "take broker 2 out of its cordon" in told
     assert ("`shunter drain" in told) == drains
+
+
+def test_unlike_obstacles_are_counted_apart_each_with_its_own_way_out() -> None:
+    """An outsider's find: one count for all, and the way out of a cordon for what was only offline."""
+    held = [("off", [1, 3], 100)] * 2 + [("shut", [2, 4], 100)] * 3 + [("both", [1, 2], 100), ("u", [3, 4], 100)]
+    cluster = with_cordoned(cluster_of(["a"] * 6, held), 2, dead=(1,))
+    made = plan(cluster, PlanRequest(Scope.REBALANCE))
+    notes = {each.partition(" (")[0]: each for each in made.notes if "stay" in each}
+    assert {name: "cordoned.log.dirs" in told for name, told in notes.items()} == {
+        "2 partitions have offline replicas": False,
+        "1 partition has an offline replica": True,
+        "3 partitions have replicas on cordoned brokers": True,
+    }

@@ -23,9 +23,10 @@ from shunter.core.throttles import (
     LOG_DIR_RATE,
     RATES,
     is_theirs,
+    lower_than,
     respectful,
+    told_lower,
 )
-from shunter.core.wording import told_rate
 from shunter.model.execution import (
     JournalRecord,
     ThrottleKey,
@@ -277,7 +278,7 @@ def decide_throttles(
         if key not in wanted:
             records += _give_back(state, book, key, throttle, now_ms, unread, out)
     _tell_given_back(state, records, out)
-    _note_lower(book, wanted, theirs, out)
+    _note_lower(state, book, wanted, theirs, out)
     _read(book, unread + _due_again(book, theirs + _in_force(state, wanted), now_ms, out), now_ms, out)
     return records
 
@@ -374,17 +375,18 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
 
 
 def _note_lower(
-    book: ThrottleBook, wanted: dict[ThrottleKey, str], theirs: Sequence[ThrottleKey], out: Collected
+    state: ExecutorState,
+    book: ThrottleBook,
+    wanted: dict[ThrottleKey, str],
+    theirs: Sequence[ThrottleKey],
+    out: Collected,
 ) -> None:
     """Note which rates of other tools are lower than the rate that was asked for, and report them if they changed."""
-    lower: dict[ThrottleKey, int] = {}
-    for key in theirs:
-        value = book.own.get(key) or book.effective.get(key) or ""
-        if key.setting in RATES and value.isdigit() and int(value) < int(wanted[key]):
-            lower[key] = int(value)
-    if lower and lower != book.lower_in_force:
-        rates = ", ".join(sorted({f"{key.kind} {key.name} to {told_rate(rate)}" for key, rate in lower.items()}))
-        told = f"somebody else's throttle holds {rates}, less than ours: it stays (`shunter throttles clear`)"
+    lower = lower_than({key: wanted[key] for key in theirs}, book.own, book.effective)
+    # A limit that was raised above their rate left their rate in force.
+    back = {key: loan.before for key, loan in state.throttles.items() if key in wanted and loan.value == loan.before}
+    lower |= lower_than({key: wanted[key] for key in back}, back, {})
+    if lower != book.lower_in_force and (told := told_lower(lower, book.own)):
         out.notices.append(Notice("throttle-lower", "", told))
     book.lower_in_force = lower
 

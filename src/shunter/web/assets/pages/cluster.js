@@ -132,7 +132,8 @@ function Broker({ name, broker, brokers, situation, who }) {
 function NextProposal({ name, situation, who }) {
   const view = useView(`/clusters/${encodeURIComponent(name)}/proposals`, name);
   const waiting = view.data?.proposals.filter((each) => each.proposal.state === "waiting") ?? [];
-  if (!waiting.length) return null;
+  // Where another service drives, the decision is made there.
+  if (!waiting.length || !situation.orders.includes("approve")) return null;
   const { proposal: each, least_ms: least } = waiting[0];
   return html`<div class="next"><p><strong>To do:</strong> decide on <${Link} to="/clusters/${encodeURIComponent(name)}/proposals#${each.id}">${words(each.scope)}</${Link}>: ${each.moves ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}${least ? `, at least ${duration(least)}` : ""}` : `${count(each.leader_changes, "preferred leader")} to change, nothing is copied`}.${waiting.length > 1 ? ` ${count(waiting.length - 1, "other proposal")} ${waiting.length === 2 ? "waits" : "wait"} too.` : ""}</p>
     <div class="actions"><${Decide} name=${name} view=${waiting[0]} situation=${situation} who=${who} /></div></div>`;

@@ -39,6 +39,6 @@ export function Controllers({ name }) {
     const stand = leadership(controllers);
     return html`<section class="panel ${stand.kind === "good" ? "" : stand.kind}" aria-label="Shunter's controllers"><div class="head"><h2>Shunter's controllers</h2><${Chip} kind=${stand.kind}>${stand.told}</${Chip}></div>
       ${stand.why && html`<p>${stand.why}</p>`}${stand.leader && html`<${Figures} name=${name} leader=${stand.leader} />`}
-      <ul class="conditions">${controllers.map((each) => html`<li key=${each.url}><div><strong>${each.status ? `Id ${each.status.broker_id}` : each.url}</strong> <${Standing} view=${each} /></div></li>`)}</ul></section>`;
+      <ul class="conditions">${controllers.map((each) => html`<li key=${each.url}><div>${each.status ? html`<strong>Id ${each.status.broker_id}</strong>` : html`<code>${each.url}</code>`} <${Standing} view=${each} /></div></li>`)}</ul></section>`;
   }}</${Shown}>`;
 }

@@ -63,8 +63,8 @@ function Picked({ name, picked, setPicked }) {
   }, [search]);
   const add = (each) => setPicked(picked.includes(each) ? picked : [...picked, each]);
   const shown = picked.slice(0, 40);
-  return html`<fieldset><legend>Topics and partitions</legend><div class="chips">${shown.map((each) => html`<span class="chip" key=${each}><${Name} name=${each} /> <button type="button" class="quiet" aria-label="Remove ${each}" onClick=${() => setPicked(picked.filter((one) => one !== each))}>×</button></span>`)}
-      ${picked.length > shown.length && html`<span class="dim">and ${number(picked.length - shown.length)} more</span>`}</div>
+  return html`<fieldset><legend>Topics and partitions</legend>${picked.length > 0 && html`<div class="chips">${shown.map((each) => html`<span class="chip" key=${each}><${Name} name=${each} /> <button type="button" class="quiet" aria-label="Remove ${each}" onClick=${() => setPicked(picked.filter((one) => one !== each))}>×</button></span>`)}
+      ${picked.length > shown.length && html`<span class="dim">and ${number(picked.length - shown.length)} more</span>`}</div>`}
     <label class="field"><span class="hidden">Search for a topic or a partition</span><input type="search" placeholder="Topic, or partition as orders-3…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>
     ${found.length > 0 && html`<ul class="finds">${found.map(([each, told]) => html`<li key=${each}><button type="button" disabled=${picked.includes(each)} onClick=${() => add(each)}>+ <${Name} name=${each} /></button> <span class="dim">${told}</span></li>`)}</ul>`}</fieldset>`;
 }
@@ -128,7 +128,7 @@ export function Plan({ name, situation, who }) {
     go(`/clusters/${encodeURIComponent(name)}/proposals`);
   });
   return html`<div class="title"><h1>Plan</h1></div><${Shown} view=${view} what=${name}>${(page) => html`<form class="panel plan" onSubmit=${look}>
-    <details open=${!start.has("pick")}><summary>Goal: ${SCOPES.find(([each]) => each === scope)[1]}</summary><div class="choices" role="radiogroup" aria-label="Goal">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
+    <details open=${!start.has("pick")}><summary class="goal">Goal: ${SCOPES.find(([each]) => each === scope)[1]}</summary><div class="choices" role="radiogroup" aria-label="Goal">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
       <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></details>
     ${takes === "picked" && html`<${Picked} name=${name} picked=${picked} setPicked=${setPicked} />`}
     ${ofBrokers && html`<${Brokers} brokers=${page.brokers} chosen=${chosen} toggle=${toggle} legend=${takes === "picked" ? "Brokers that may hold them" : "Which brokers"} />`}

@@ -23,10 +23,11 @@ export function BeforeAfter({ brokers, id }) {
       { label: "before", fill: () => colour("before"), stroke: () => colour("before"), paths: bars(0.9, 64), points: { show: false }, value: (_plot, value) => told(value) },
       { label: "after", fill: () => colour("busy"), stroke: () => colour("busy"), paths: bars(0.45, 32), points: { show: false }, value: (_plot, value) => told(value) }],
   });
-  const spread = (side) => { const all = brokers.map((each) => each[side][figure]); return Math.max(...all) - Math.min(...all); };
+  // A broker that the plan empties is not one to be compared with afterwards.
+  const spread = (side) => { const all = brokers.map((each) => each[side][figure]).filter((each, index) => each > 0 || brokers[index].after[1] > 0); return Math.max(...all) - Math.min(...all); };
   return html`<div class="head"><span class="dim">Each broker before and after</span><div class="tabs" role="group" aria-label="What is compared">${FIGURES.map((label, index) => html`<button type="button" aria-pressed=${index === figure} onClick=${() => setFigure(index)}>${label}</button>`)}</div></div>
     <${Chart} key="${id}-${figure}-${brokers.length}" label="${FIGURES[figure]} of each broker, before and after" options=${options} data=${data} height=${200} />
-    <p class="dim">Difference between the greatest and the least: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
+    <p class="dim">Difference between the greatest and the least that holds anything: ${told(spread("before"))} before, ${told(spread("after"))} after. Drag to zoom, double click to see all.</p>`;
 }
 
 function Partitions({ name, id }) {

@@ -99,7 +99,7 @@ const CARRIED_OUT = new Set(["begun", "proposal-running", "proposal-carried-out"
 
 const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
-  return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${event.at_ms} />${event.until_ms ? html`<small>for ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
+  return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${end(event)} />${event.until_ms ? html`<small>since <${Moment} at=${event.at_ms} />, ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
       ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}><${Name} name=${event.subject} /></button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
       <p><${Said} text=${event.text} />${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: <${Said} text=${event.cause} /></p>`}

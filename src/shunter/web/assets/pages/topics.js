@@ -65,7 +65,8 @@ export function Topics({ name, who }) {
   const path = `${base}/${ofPartitions ? "partitions" : "topics"}`;
   const head = useView(`${path}?${asked}&limit=1`, name);
   const counts = ofPartitions ? head.data?.counts : null;
-  const all = counts ? Object.values(counts).reduce((sum, each) => sum + each, 0) : 0;
+  const all = head.data?.in_all ?? 0;
+  const filtered = search || topic || broker || state;
   const plan = () => go(`${base}/plan?${new URLSearchParams([["goal", "move"], ...[...chosen].map((each) => ["pick", each])])}`);
   return html`<div class="title"><h1>Topics</h1><div class="tabs" role="group" aria-label="What is listed"><button type="button" aria-pressed=${!ofPartitions} onClick=${() => show({ ...BACK, view: "" })}>Topics</button><button type="button" aria-pressed=${ofPartitions} onClick=${() => show({ ...BACK, view: "partitions" })}>Partitions</button></div></div>
     ${opened && html`<${Partition} name=${name} partition=${opened} />`}
@@ -78,5 +79,5 @@ export function Topics({ name, who }) {
       ${chosen.size > 0 && html`<div class="chosen" role="region" aria-label="Chosen"><strong>${number(chosen.size)} chosen</strong><button type="button" class="quiet" onClick=${() => setChosen(new Set())}>Choose none</button><span class="spring"></span><button type="button" class="primary" onClick=${plan}>Plan a move…</button></div>`}
       <${LongTable} key=${path} label=${ofPartitions ? "Partitions" : "Topics"} kind=${ofPartitions ? "of-partitions" : "of-topics"} path=${path} query=${asked} version=${head.data?.observed_at_ms} columns=${ofPartitions ? PARTITIONS : TOPICS} selected=${(row) => chosen.has(row.partition ?? row.name)}
         row=${(row) => (ofPartitions ? html`<${PartitionRow} name=${name} who=${who} row=${row} chosen=${chosen.has(row.partition)} toggle=${toggle} opened=${row.partition === opened} />` : html`<${TopicRow} row=${row} chosen=${chosen.has(row.name)} toggle=${toggle} />`)}
-        empty=${html`<${Empty} title=${ofPartitions ? "No such partition" : "No such topic"}>${search || topic || broker || state ? "Nothing fits this search." : `${name} has none, or was not observed yet.`}</${Empty}>`} /></section>`;
+        empty=${html`<${Empty} title=${`No ${filtered ? "such " : ""}${ofPartitions ? "partition" : "topic"}`}>${filtered ? "Nothing fits this search." : head.data?.observed_at_ms ? `${name} had none when it was observed.` : `${name} was not observed yet.`}</${Empty}>`} /></section>`;
 }

@@ -1,0 +1,69 @@
+"""A dry run foretells the steps, waits and prices of the executor beside a dead broker, by the executor's own choice."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from shunter.app.executor.dry_run import DryRun, dry_run
+from shunter.core.executor.state import ExecutorState
+from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.log_dirs import LogDirsSeen
+from shunter.model.execution import ExecutionOptions, MoveOrder, ObservedPartition, ObservedTopic, ReplicaSize
+from shunter.model.partition import TopicPartition
+
+T0 = TopicPartition("t", 0)
+
+
+class Cluster:
+    """Broker 3 of t-0 is dead; `needs_all`: the controller is older than Kafka 4.3."""
+
+    def __init__(self, *, needs_all: bool) -> None:
+        self.needs_all = needs_all
+
+    async def list_reassignments(self) -> dict[TopicPartition, Any]:
+        return {}
+
+    async def observe_topics(self, _names: Sequence[str]) -> TopicsSeen:
+        seen = {0: ObservedPartition((1, 2, 3), (1, 2), 1)}
+        return TopicsSeen({"t": ObservedTopic(None, seen, 1)}, dict.fromkeys((1, 2, 4, 5)), 1, self.needs_all)
+
+    async def observe_log_dirs(self, _asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
+        return LogDirsSeen({(1, T0): ReplicaSize(100, "/a")}, {}, {}, {}, (1, 2, 4, 5))
+
+
+async def told(target: tuple[int, ...], *, needs_all: bool, goes_around: bool = False) -> DryRun:
+    cluster = cast("Any", Cluster(needs_all=needs_all))
+    return await dry_run(cluster, ExecutorState(), [MoveOrder(T0, target)], ExecutionOptions(), goes_around=goes_around)
+
+
+async def test_a_newer_cluster_ends_a_step_beside_a_dead_replica_that_stays_and_a_rollback_then_copies() -> None:
+    """An outsider's find on 4.4.0: "waits for broker 3 to be live and in sync; a rollback copies 0 B at the most"."""
+    found = await told((1, 4, 3), needs_all=False)
+    (move,) = found.moves
+    assert (move.problem, move.held_up) == (None, "")
+    assert [step.replicas for step in move.steps] == [(1, 4, 3)]
+    assert found.most_rollback_bytes == 100
+
+
+@pytest.mark.parametrize(
+    ("target", "needs_all", "held"),
+    [
+        ((1, 4, 3), True, "it can't end without broker 3, which is down and part of its target"),
+        ((4, 5, 3), False, "it can't end without broker 3, which is down and part of its target"),  # By its last step.
+        ((1, 4, 5), True, ""),
+    ],
+)
+async def test_what_never_ends_says_so_once(target: tuple[int, ...], held: str, *, needs_all: bool) -> None:
+    (move,) = (await told(target, needs_all=needs_all)).moves
+    assert move.held_up[: len(held) or None] == held
+    assert move.problem is None
+
+
+async def test_shunters_controller_goes_its_own_way() -> None:
+    (move,) = (await told((1, 4, 3), needs_all=False, goes_around=True)).moves
+    assert move.held_up == ""
+    assert move.problem is not None
+    assert move.problem.startswith("waits for broker 3 to be live and in sync")

@@ -1,0 +1,45 @@
+"""A look at the cluster beside a journal takes in all that holds up its moves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import pytest
+
+from shunter.app.executor.under_way import look_at
+from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import hold_up
+from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.log_dirs import LogDirsSeen
+from shunter.model.execution import LogDirSpace, ObservedPartition, ObservedTopic
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
+
+T0 = TopicPartition("t", 0)
+
+
+class Cluster:
+    """Somebody cordoned broker 3, or nobody did."""
+
+    def __init__(self, *, cordoned: bool) -> None:
+        self.cordoned = cordoned
+
+    async def observe_topics(self, _names: Sequence[str]) -> TopicsSeen:
+        seen = {0: ObservedPartition((1, 2), (1, 2), 1)}
+        return TopicsSeen({"t": ObservedTopic(None, seen, 1)}, dict.fromkeys((1, 2, 3)), 1, needs_all=False)
+
+    async def observe_log_dirs(self, asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
+        spaces = {(broker, "/a"): LogDirSpace(99, 50, cordoned=self.cordoned and broker == 3) for broker in asked}
+        return LogDirsSeen({}, {}, spaces, {}, tuple(asked))
+
+
+@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("cordoned", [False, True])
+async def test_a_cordon_that_is_seen_now_holds_a_move_up(*, before: bool, cordoned: bool) -> None:
+    state = ExecutorState(running=True)
+    move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, 100, (), False, 0, current=(1, 2))
+    state.moves[T0] = move
+    state.cluster.cordoned = frozenset({3} if before else ())
+    await look_at(cast("Any", Cluster(cordoned=cordoned)), state.cluster, {T0: (1, 2, 3)})
+    assert ("while broker 3 has its log dirs cordoned" in hold_up(state, move).stuck) == cordoned
