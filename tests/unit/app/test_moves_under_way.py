@@ -8,11 +8,12 @@ from typing import Any, cast
 import pytest
 
 from shunter.app.executor.under_way import look_at
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import ExecutorState, GivenBack, Move
 from shunter.core.executor.stuck import hold_up
+from shunter.core.throttles import ALL_LOG_DIRS, CORDONED_LOG_DIRS
 from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
-from shunter.model.execution import LogDirSpace, ObservedPartition, ObservedTopic
+from shunter.model.execution import LogDirSpace, ObservedPartition, ObservedTopic, ThrottleKey
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -34,12 +35,15 @@ class Cluster:
         return LogDirsSeen({}, {}, spaces, {}, tuple(asked))
 
 
-@pytest.mark.parametrize("before", [False, True])
+@pytest.mark.parametrize("ours_before", [False, True])
 @pytest.mark.parametrize("cordoned", [False, True])
-async def test_a_cordon_that_is_seen_now_holds_a_move_up(*, before: bool, cordoned: bool) -> None:
+async def test_a_cordon_that_is_seen_now_holds_a_move_up(*, ours_before: bool, cordoned: bool) -> None:
+    """Also where the journal says that the executor gave a cordon of its own back."""
     state = ExecutorState(running=True)
     move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, 100, (), False, 0, current=(1, 2))
     state.moves[T0] = move
-    state.cluster.cordoned = frozenset({3} if before else ())
+    if ours_before:
+        state.cluster.cordoned = frozenset({3})
+        state.given_back[ThrottleKey("broker", "3", CORDONED_LOG_DIRS)] = GivenBack({ALL_LOG_DIRS}, at_ms=1)
     await look_at(cast("Any", Cluster(cordoned=cordoned)), state.cluster, {T0: (1, 2, 3)})
     assert ("while broker 3 has its log dirs cordoned" in hold_up(state, move).stuck) == cordoned
