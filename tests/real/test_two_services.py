@@ -109,13 +109,13 @@ def test_a_drain_and_a_switch_outlive_the_service_that_got_them(
             assert paused_by(b), "the switch of A holds"
             assert not any(each["kind"] == "not-driven" for each in b.rows("events")), b.rows("events")
             kinds = {row["kind"] for row in b.rows("events")}
-            assert {"drain", "proposed", "pause-all", "driver"} <= kinds, "B tells what A did, and who drives"
+            assert {"intend", "proposed", "pause-all", "driver"} <= kinds, "B tells what A did, and who drives"
             drains = [row for row in b.proposals() if row["scope"] == "drain"]
             assert [row["state"] for row in drains] == ["running"], "it is A's proposal"
 
             a.start()
             wait_until(lambda: state(a) == "standby" and bool(paused_by(a)), what="A is a standby of it", timeout_s=60)
-            gives(b, "resume", "--all")
+            gives(b, "resume")
             gives(b, "limit", "none")
             wait_until(lambda: holds_of(cluster, 2) == 0, what="broker 2 is drained", timeout_s=180)
             wait_until(
@@ -141,7 +141,7 @@ def stands_still(a: Service, b: Service, cluster: Cluster) -> None:
     os.kill(b.process.process.pid, signal.SIGSTOP)
     try:
         wait_until(lambda: state(a) == "ok", what="A has taken over", timeout_s=180)
-        gives(a, "freeze", "--topic", "payments")
+        gives(a, "intend", "freeze-topic", "payments")
     except PartFailed as error:
         raise AssertionError((a.rows("status"), a.ask("events").stdout[-2000:])) from error
     finally:

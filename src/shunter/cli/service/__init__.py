@@ -1,1 +1,1 @@
-"""Sub-room `cli.service`: `shunter serve`, its orders, and tokens."""
+"""Sub-room `cli.service`: `shunter serve`, the verbs that speak to a service, and tokens."""
