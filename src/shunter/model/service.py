@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from shunter.errors import ShunterError
 from shunter.model.keeper import Memory
@@ -105,12 +105,12 @@ class ServiceOrder(NamedTuple):
         """What the order asks for, in words: `drain 3 most-moves=50`."""
         words: list[str] = []
         for name, value in self.body.items():
-            if name in ("partitions", "brokers", "topics"):
-                words += map(str, value)
-            elif name == "replacements":
-                words += [f"{old}={new}" for old, new in value]
+            if name == "replacements":
+                words += [f"{old}={new}" for old, new in self.replacements]
             elif isinstance(value, tuple):
-                words.append(f"{name.replace('_', '-')}={','.join(map(str, value))}")
+                each = [str(item) for item in cast("tuple[object, ...]", value)]
+                bare = name in ("partitions", "brokers", "topics")
+                words += each if bare else [f"{name.replace('_', '-')}={','.join(each)}"]
             elif isinstance(value, int | float):
                 words.append(f"{name.replace('_', '-')}={value}")
             else:
