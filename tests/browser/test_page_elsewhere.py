@@ -50,6 +50,10 @@ async def test_buttons_work_over_plain_http_from_another_host(tmp_path: Path) ->
 async def proxy(address: str) -> AsyncIterator[str]:
     """A proxy that serves an address below `PREFIX`, one request for each connection; yields its own address."""
     port = int(address.rstrip("/").rpartition(":")[2])
+    tasks: set[asyncio.Task[None]] = set()
+
+    def began(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.create_task(pass_on(reader, writer)))
 
     async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, EOFError):
@@ -63,16 +67,20 @@ async def proxy(address: str) -> AsyncIterator[str]:
                 rest = re.sub(rb"(?i)connection: keep-alive", b"Connection: close", rest)
                 outer.write(b" ".join((method, below, rest)))
                 sending = asyncio.create_task(_copy(reader, outer))
+                tasks.add(sending)
                 await _copy(inner, writer)
                 sending.cancel()
                 outer.close()
         writer.close()
 
-    server = await asyncio.start_server(pass_on, "127.0.0.1", 0)
+    server = await asyncio.start_server(began, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}{PREFIX}/"
     finally:
         server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
