@@ -290,7 +290,8 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
         return
     if record.key.setting == CORDONED_LOG_DIRS:
         _cordon_left(state, record, throttle)
-        if not record.left:  # It is open when a look shows that; the controller may learn of it late.
+        # It is open when a look shows that; the controller may learn of it late. A journal that is read shows nothing.
+        if not record.left and state.cluster.brokers:
             state.cluster.cordoned |= {int(record.key.name)}
     former = state.given_back.get(record.key)
     ours = throttle.ours

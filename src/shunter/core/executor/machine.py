@@ -168,7 +168,6 @@ class Executor:
         self.loaded = True
         for entry in event.entries:
             apply(self.state, entry)
-        self.state.cluster.cordoned = frozenset()
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
         # Another process's clock may have been hours behind or ahead of this one's.

@@ -5,12 +5,21 @@ from __future__ import annotations
 import pytest
 from apache_yard import Rig, Yard, until, until_asked
 
+from shunter.core.executor.apply import apply
 from shunter.core.executor.choice import Begin, choose
 from shunter.core.executor.ending import when_it_ends
 from shunter.core.executor.estimates.rates import Meter
-from shunter.core.executor.state import Move
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import WaitKind
-from shunter.model.execution import CommandKind, Direction, ExecutionOptions, ObservedPartition, Outcome, StepDropped
+from shunter.model.execution import (
+    CommandKind,
+    Direction,
+    ExecutionOptions,
+    ObservedPartition,
+    Outcome,
+    StepDropped,
+    ThrottleRestored,
+)
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
@@ -160,6 +169,20 @@ def test_a_forward_move_that_an_own_cordon_holds_names_undrain() -> None:
     rig.command(CommandKind.UNCORDON, brokers=(4,))
     rig.settle()
     assert set(rig.outcomes().values()) == {Outcome.DONE}
+
+
+def test_a_journal_with_a_cordon_that_was_given_back_closes_no_broker() -> None:
+    """An outsider's find: after `drain --cordon` and `undrain`, every dry run that named the broker was refused."""
+    rig = Rig(Yard({"u": [(4, 5)]}))
+    rig.submit(("u", 0, (6, 5)), options=ExecutionOptions(cordons=((4, "*"),)))
+    rig.settle(rounds=300)
+    rig.command(CommandKind.UNCORDON, brokers=(4,))
+    rig.settle()
+    assert any(isinstance(entry.record, ThrottleRestored) for entry in rig.journal)
+    state = ExecutorState()
+    for entry in rig.journal:
+        apply(state, entry)
+    assert state.closed() == frozenset()
 
 
 def test_a_refused_step_is_dropped_once_and_numbered_on() -> None:
