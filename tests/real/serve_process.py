@@ -15,8 +15,8 @@ from kafka import KafkaAdminClient
 
 from lab.testbed.waiting import wait_until
 from shunter.app.service.local import SOCKET
+from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 from shunter.drivers.journal.sqlite import SqliteJournal
-from shunter.drivers.service.words_topic import TOPIC
 from shunter.model.execution import MovePaused
 
 SERVED = """

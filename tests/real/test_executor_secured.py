@@ -28,7 +28,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.drop_in import tool
 from shunter.app.exit_codes import ExitCode
-from shunter.drivers.service.words_topic import TOPIC
+from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 
 pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(300)]
 

@@ -218,6 +218,9 @@ class _Admin:
     def list_topics(self) -> list[str]:
         return [PLACE]
 
+    def describe_topics(self, _names: Sequence[str]) -> list[dict[str, Any]]:
+        return []  # Nothing is known of their replicas.
+
     def close(self) -> None:
         """Nothing is open."""
 

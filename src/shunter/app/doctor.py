@@ -65,6 +65,7 @@ async def look_over(target: Target) -> LookedOver:
         claimant, seen = await _look_at_claim(admin, place, seen)
         journal, loaded, seen = await _look_into_journal(place, claimant, seen, began_ms - SKEW_MS)
         seen = await _look_at_throttles(admin, loaded, seen)
+        journal = replace(journal, topic=place.topic or "")
         return LookedOver(seen, journal, None if loaded is None else loaded.entries)
     finally:
         await admin.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from shunter.core.own_topics import WORDS_TOPIC, shortage
 from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
@@ -28,7 +29,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
         ("quorum", [] if seen.quorum is None else [judge_quorum(seen.quorum)]),
-        ("partitions", [*_partitions(seen), *_too_many(seen, journal)]),
+        ("partitions", [*_own_topics(seen, journal), *_partitions(seen), *_too_many(seen, journal)]),
         ("min.insync.replicas", _min_isr(seen)),
         ("disks", _disks(seen, journal)),
         ("moves", _moves(seen, journal)),
@@ -145,6 +146,17 @@ def _versions(seen: CheckUp) -> list[Finding]:
     )
     advice = "end the upgrade before anything great is moved"
     return [Finding(Level.WARNING, "versions", f"brokers are of different releases of Kafka: {told}", advice)]
+
+
+def _own_topics(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
+    """The journal's topic and that of people's words, if they take no write: then nobody can drive the cluster."""
+    live = [broker.broker for broker in seen.brokers]
+    for topic in seen.topics:
+        if topic.name in (journal.topic, WORDS_TOPIC) and 0 in topic.partitions:
+            short = shortage(f"topic {topic.name}", topic.partitions[0], topic.min_isr, live)
+            if short is not None:
+                what = "the journal" if topic.name == journal.topic else "people's words"
+                yield Finding(Level.PROBLEM, "partitions", f"{what} can't be written: {short.told}", short.way_out)
 
 
 def _partitions(seen: CheckUp) -> list[Finding]:

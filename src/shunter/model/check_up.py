@@ -195,6 +195,8 @@ class CheckedJournal:
     """The open moves."""
     cordons: Mapping[BrokerId, str] = field(default_factory=dict[BrokerId, str])
     """By broker that an execution cordoned: the id of its plan."""
+    topic: str = ""
+    """The topic that the journal is in; "": it is in a file."""
 
     @property
     def open_moves(self) -> frozenset[TopicPartition]:

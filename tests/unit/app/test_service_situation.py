@@ -105,7 +105,9 @@ def test_who_drives_is_told_without_advice_for_another_command(error: DriverErro
 
 
 def test_a_process_that_stands_still_does_not_drive() -> None:
-    who, why = not_driven(StandsStill(StillDriver(7, 0), "; or `--take-over-cluster` takes the journal from it"))
+    who, why = not_driven(
+        StandsStill(StillDriver(7, 0, stopped=True), "; or `--take-over-cluster` takes the journal from it")
+    )
     assert who == ""
     assert why.endswith("continue it (kill -CONT 7) or end it (kill -9 7)")
 

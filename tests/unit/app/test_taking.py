@@ -11,6 +11,7 @@ import pytest
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.lease_acquisition import refuse_standing, standing_in, take_seat
+from shunter.core.own_topics import Shortage
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import DriverSeat, SeatTaken, StandsStill
 from shunter.drivers.journal.journals import LEASE_MS, JournalHeld
@@ -70,7 +71,7 @@ async def test_who_stands_still_keeps_its_lease_and_is_named_with_the_ways_out(
     pid = os.getpid()
     for told in (
         f"process {pid} has not renewed its lease since 2",
-        f"continue it (kill -CONT {pid}) or end it (kill -9 {pid}), then repeat this",
+        f"it runs, so it waits for something, or hangs; see in its log why, or end it (kill {pid}), then repeat this",
         "`--take-over-cluster` takes the journal from it",
     ):
         assert told in str(refused.value)
@@ -108,6 +109,19 @@ async def test_who_has_the_seat_alone_begins_ends_or_stands_still(
     seat = DriverSeat(place.path.parent, CLUSTER, place.seat_name)
     with pytest.raises(SeatTaken, match=r"begins, ends or stands still\. Repeat this"):
         await taken(place, journal, take_over=take_over)
+    seat.leave()
+
+
+async def test_who_cannot_write_its_journal_is_told_by_its_topic_and_nothing_is_to_be_killed(
+    place: JournalPlace, journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outsider's find: a healthy service was called suspended, because its journal's topic took no writes."""
+    short = Shortage("topic j has 1 of 2 needed replicas in sync (3 of 2,3,5)", "start broker 2 or 5")
+    monkeypatch.setattr(JournalPlace, "shortage", lambda _self: short)
+    seat = sit(place, lease_ago_ms=2 * LEASE_MS)
+    with pytest.raises(StandsStill) as refused:
+        await taken(place, journal)
+    assert str(refused.value).endswith(f": it can't renew it: {short}, then repeat this")
     seat.leave()
 
 

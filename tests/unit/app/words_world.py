@@ -20,10 +20,11 @@ from shunter.app.service.driving import Driving, PlanFate
 from shunter.app.service.shared_words import SharedWords
 from shunter.core.executor.ready import CommandReply, PlanReply
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.compacted_topic import Clients
-from shunter.drivers.service.words_topic import TOPIC, WordsTopic
+from shunter.drivers.service.words_topic import WordsTopic
 from shunter.errors import DriverError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.execution import Command, ExecutionOptions, MoveOrder
@@ -78,6 +79,9 @@ class Admin:
 
     def wait_for_topics(self, _topics: object, *, timeout_ms: int) -> None:
         del timeout_ms
+
+    def describe_topics(self, _names: Sequence[str]) -> list[dict[str, Any]]:
+        return []  # Nothing is known of their replicas.
 
     def close(self) -> None:
         """Nothing is open."""

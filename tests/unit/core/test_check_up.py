@@ -53,6 +53,17 @@ WELL = CheckUp(
 )
 
 
+def test_topics_that_a_driver_writes_to_are_named_when_they_take_no_write() -> None:
+    late = CheckedTopic("j", 2, {0: ObservedPartition((1, 2, 3), (3,), 3)}, ALL)
+    seen = replace(WELL, topics=(late, replace(late, name="__shunter_words")))
+    told = [(each.text, each.advice) for each in bad(seen, replace(NOBODY, topic="j"))]
+    why = "has 1 of 2 needed replicas in sync (3 of 1,2,3)"
+    up = "see in its log why broker 1 or 2, which is up, is not in sync"
+    assert (f"the journal can't be written: topic j {why}", up) in told
+    assert (f"people's words can't be written: topic __shunter_words {why}", up) in told
+    assert all("can't be written: topic j" not in each.text for each in bad(seen))
+
+
 def bad(seen: CheckUp, journal: CheckedJournal = NOBODY) -> list[Finding]:
     """Findings that are more than all is well."""
     return [finding for finding in diagnose(seen, journal) if finding.level is not Level.FINE]

@@ -60,7 +60,7 @@ def test_who_has_the_seat_and_a_lease_that_has_run_out_stands_still(tmp_path: Pa
     assert standing_still(tmp_path, "a.journal", mine, HOST, NOW) is None, "nobody has the seat"
     seat = DriverSeat(tmp_path, "c1", "a.journal")
     found = standing_still(tmp_path, "a.journal", mine, HOST, NOW)
-    assert found == StillDriver(os.getpid(), NOW - LEASE_MS)
+    assert found == StillDriver(os.getpid(), NOW - LEASE_MS, stopped=False)
     assert f"process {os.getpid()} has not renewed its lease since 2027-01-15 07:59:45 UTC" in str(found)
     for lease in (
         None,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shunter.drivers.host.process_identity import is_alive_here, is_dead, this_process
+from shunter.drivers.host.process_identity import is_alive_here, is_dead, is_stopped, this_process
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
 
@@ -28,6 +28,22 @@ def test_nobody_is_called_alive_who_is_elsewhere_or_somebody_else():
         {"pid": 1 << 70},
     ):
         assert not is_alive_here(us._replace(**changed)), changed
+
+
+@pytest.mark.parametrize(("state", "stopped"), [("T", True), ("t", True), ("S", False), ("D", False), ("Z", None)])
+def test_who_is_stopped_is_told_by_proc(tmp_path, state, stopped):
+    us = this_process()
+    for name, text in (
+        ("sys/kernel/random/boot_id", us.boot_id),
+        (f"{us.pid}/stat", f"7 (a) b) {state} {'0 ' * 18}{us.started}"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "self/ns").mkdir(parents=True)
+    (tmp_path / "self/ns/pid").symlink_to(us.pid_namespace)
+    assert is_stopped(us, tmp_path) is stopped
+    assert is_stopped(us._replace(started=1), tmp_path) is None
+    assert is_stopped(us) is False
 
 
 def test_a_process_that_ended_is_dead():

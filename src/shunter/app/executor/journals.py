@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shunter.core.own_topics import Shortage
 from shunter.drivers.journal.copy import JournalCopy
 from shunter.drivers.journal.journals import LeasedJournal
 from shunter.drivers.journal.sqlite import SqliteJournal
@@ -34,6 +35,14 @@ class JournalPlace:
         from shunter.drivers.journal.topic import topic_exists  # noqa: PLC0415  brings the client library with it
 
         return topic_exists(self.configuration, self.topic)
+
+    def shortage(self) -> Shortage | None:
+        """Why nobody can write to the journal now; None: it can be written, as far as is known."""
+        if self.topic is None:
+            return None
+        from shunter.drivers.journal.topic import topic_shortage  # noqa: PLC0415  as above
+
+        return topic_shortage(self.configuration, self.topic)
 
     def check(self) -> None:
         """Check that a missing journal file can be made; leaves nothing behind.

@@ -23,7 +23,8 @@ TAKES_IT_OVER = "; or `--take-over-cluster` takes the journal from it"
 def standing_in(place: JournalPlace, journal: LeasedJournal) -> StillDriver | None:
     """The process of this host that has the cluster under this journal, but has let its lease run out; None: none."""
     lease, now_ms = journal.lease(), SystemClock().now_ms()
-    return standing_still(state_folder(), place.seat_name, lease, socket.gethostname(), now_ms)
+    standing = standing_still(state_folder(), place.seat_name, lease, socket.gethostname(), now_ms)
+    return None if standing is None else standing._replace(short=place.shortage())
 
 
 def refuse_standing(place: JournalPlace, journal: LeasedJournal) -> None:
@@ -73,7 +74,7 @@ def _refusal(place: JournalPlace, taken: SeatTaken, standing: StillDriver | None
     if taken.holder is None:
         return taken
     if standing is not None:
-        return StandsStill(standing, TAKES_IT_OVER)
+        return StandsStill(standing, TAKES_IT_OVER if standing.short is None else "")
     process = taken.holder.process
     if taken.holder.journal != place.seat_name:
         hint = (

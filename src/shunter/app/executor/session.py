@@ -24,6 +24,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.core.executor.state import ExecutorState
+from shunter.core.own_topics import GROUPS_TOPIC
 from shunter.core.wording import counted
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
@@ -283,6 +284,7 @@ async def open_session(
                 )
             )
         core = Executor()
+        core.state.needed_topics |= {place.topic} if place.topic is not None else set()
         driver = ExecutionDriver(core, journal, admin, clock, listener, claim)
         keeping = asyncio.create_task(claim.keep())
         keeping.add_done_callback(lambda ended: _claim_lost(driver, ended))
@@ -547,8 +549,6 @@ async def lay_out(
         found = await dry_run(admin, state, moves, options, goes_around=goes_around)
         if submitted:
             return found
-        from shunter.drivers.journal.group_member import GROUPS_TOPIC  # noqa: PLC0415 - as above
-
         groups = (await admin.observe_topics([GROUPS_TOPIC])).topics.get(GROUPS_TOPIC)
         return replace(found, makes=GROUPS_TOPIC if groups is None else "")
     finally:

@@ -315,13 +315,18 @@ def _copies(count: int) -> str:
     return counted(count, "copy", "copies")
 
 
-def in_order(moves: Iterable[Move], options: ExecutionOptions, cluster: ObservedCluster) -> list[Move]:
-    """Sort waiting moves: those that have begun first (they hold disk on two brokers), then by the chained orders."""
+def in_order(moves: Iterable[Move], state: ExecutorState) -> list[Move]:
+    """Sort waiting moves.
+
+    First are those of the topics that the driver itself needs, then those that have begun (they hold disk on two
+    brokers), then by the chained orders.
+    """
 
     def key(move: Move) -> tuple[float, ...]:
         return (
+            move.tp.topic not in state.needed_topics,
             move.began_at_ms is None,
-            *(_rank(order, move, cluster) for order in options.orders),
+            *(_rank(order, move, state.cluster) for order in state.options.orders),
             move.accepted_at_ms,
         )
 

@@ -394,7 +394,7 @@ def _decide_idle(work: Pass, idle: list[Move], live: frozenset[BrokerId]) -> Non
     if given_up_at_ms is not None:
         work.out.wake(given_up_at_ms)
     tried = TRIED if dead_copies(work.state, work.now_ms) else 0
-    for move in in_order(idle, work.state.options, work.state.cluster):
+    for move in in_order(idle, work.state):
         if capacity.full and _copies_first(move) and len(work.refused) >= tried:
             move.waits = Wait(WaitKind.TURN, "waits for its turn")
             seen = work.state.cluster.partition(move.tp)

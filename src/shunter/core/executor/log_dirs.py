@@ -166,7 +166,7 @@ def due_log_dirs(
     due: list[Replica] = []
     waiting = [move for move in state.open_moves() if move.places and not move.log_dir_status.done and not move.paused]
     capacity = Capacity.of(state, now_ms) if waiting else None
-    for move in in_order(waiting, state.options, state.cluster):
+    for move in in_order(waiting, state):
         assert capacity is not None
         for broker, path in _askable(state, move, held, now_ms, out):
             if throttled.refusal([f"broker {broker}"]) is not None:

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from shunter.core.executor.step_status import StepStatus, StepTrigger, status_after
 from shunter.core.executor.waits import NO_WAIT, Wait
+from shunter.core.own_topics import NEEDED_TOPICS
 from shunter.core.throttles import ALL_LOG_DIRS, CORDONED_LOG_DIRS, is_theirs
 from shunter.model.execution import (
     Direction,
@@ -515,6 +516,8 @@ class ExecutorState:
     learnt_yields: list[float] = field(default_factory=list[float])
     """Rates of throttled copies, each as a share of the throttle, the latest last."""
     cluster: ObservedCluster = field(default_factory=ObservedCluster)
+    needed_topics: frozenset[str] = NEEDED_TOPICS
+    """Topics that the driver needs, its journal's too: their moves come first, as without them nothing goes on."""
     _turned: tuple[int, bool] = (0, False)
     """The last result of `turned`, and `next_sequence` at that time."""
 

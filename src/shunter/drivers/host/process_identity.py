@@ -15,6 +15,7 @@ from shunter.formats.znodes.brokers import ProcessIdentity
 _PROC = Path("/proc")
 _STATE, _STARTED = 0, 19
 _GONE = {"Z", "X"}
+_STOPPED = {"T", "t"}
 
 
 def this_process() -> ProcessIdentity | None:
@@ -54,6 +55,14 @@ def is_alive_here(process: ProcessIdentity, proc: Path = _PROC) -> bool:
         return here and stat[_STATE] not in _GONE and int(stat[_STARTED]) == process.started
     except (OSError, ValueError, IndexError):
         return False
+
+
+def is_stopped(process: ProcessIdentity, proc: Path = _PROC) -> bool | None:
+    """Whether a signal or a debugger has stopped a process; None: that can't be known here."""
+    try:
+        return _stat(process.pid, proc)[_STATE] in _STOPPED if is_alive_here(process, proc) else None
+    except (OSError, IndexError):
+        return None
 
 
 def _no_such_process(pid: int) -> bool:

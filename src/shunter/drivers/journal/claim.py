@@ -20,10 +20,11 @@ from typing import Any, NamedTuple
 import orjson
 from kafka import errors as kafka_errors
 
+from shunter.core.own_topics import GROUPS_TOPIC
 from shunter.drivers.admin.answers import translated
 from shunter.drivers.admin.client import connected
 from shunter.drivers.journal.claimants import Claimant, ClusterClaimed
-from shunter.drivers.journal.group_member import GROUPS_TOPIC, GroupMember, Member
+from shunter.drivers.journal.group_member import GroupMember, Member
 from shunter.drivers.journal.journals import Presence, this_process
 from shunter.errors import DriverError
 from shunter.model.notice import Notice

@@ -14,10 +14,12 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.admin import NewTopic
 
-from shunter.drivers.admin.answers import in_words
+from shunter.core.own_topics import TRANSACTIONS_TOPIC, Shortage, partition_of, shortage
+from shunter.drivers.admin.answers import in_words, topic_seen
 from shunter.drivers.admin.bootstrap_probe import answering
 from shunter.drivers.admin.client import connected
 from shunter.drivers.admin.metadata import live_brokers
+from shunter.drivers.admin.settings import min_insync
 from shunter.errors import DriverError
 
 Answer = TypeVar("Answer")
@@ -124,7 +126,35 @@ class CompactedTopic:
             told = f"{what} {self.place} is not allowed: needs Read and Write on Topic {self.name} and on its"
             raise TopicDenied(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
         except kafka_errors.KafkaError as error:
-            raise DriverError(f"{what} {self.place}: {in_words(error)}", retriable=True) from error
+            raise DriverError(f"{what} {self.place}: {self.shortage() or in_words(error)}", retriable=True) from error
+
+    def shortage(self) -> Shortage | None:
+        """Why no record can be written now, of this topic and the one that its transactions need; None: not known."""
+        with suppress(DriverError, kafka_errors.KafkaError):
+            admin = self.clients.admin(self._configuration)
+            try:
+                return self._shortage(admin)
+            finally:
+                admin.close()
+        return None
+
+    def _shortage(self, admin: Any) -> Shortage | None:
+        found = [each for each in admin.describe_topics([self.name, TRANSACTIONS_TOPIC]) if each["error_code"] == 0]
+        if not found:
+            return None
+        least = min_insync(admin, [str(each["name"]) for each in found])
+        live = live_brokers(admin.describe_cluster())
+        for each in found:
+            topic = topic_seen(each, least)
+            if topic is None or not topic.partitions:
+                continue
+            number, place = 0, self.place
+            if each["name"] != self.name:
+                number = partition_of(self._transactional_id, len(topic.partitions))
+                place = f"{each['name']}-{number}"
+            if short := shortage(place, topic.partitions[number], topic.min_isr, live):
+                return short
+        return None
 
     def open(self) -> None:
         """Connect the reader; it begins at the first record."""

@@ -13,10 +13,9 @@ from kafka import errors as kafka_errors
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
 
+from shunter.core.own_topics import GROUPS_TOPIC, partition_of
 from shunter.drivers.admin.metadata import live_brokers
 
-GROUPS_TOPIC = "__consumer_offsets"
-"""Brokers create it when a client asks for a group's coordinator for the first time."""
 PROTOCOL_TYPE = "shunter"
 PROTOCOL = "executor"
 REBALANCE_MS = 10_000
@@ -37,14 +36,6 @@ class Member(NamedTuple):
     client_id: str
     client_host: str
     told: bytes
-
-
-def partition_of(group: str, partitions: int) -> int:
-    """The partition of the topic of groups that has a group: the magnitude of Java's hash of the name, as in Kafka."""
-    code = 0
-    for letter in group.encode("ascii"):
-        code = (31 * code + letter) & 0xFFFFFFFF
-    return min(code, 2**32 - code) % partitions
 
 
 class GroupMember:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import orjson
 
+from shunter.core.own_topics import Shortage
 from shunter.drivers.host.locked_file import FileTaken, LockedFile
-from shunter.drivers.host.process_identity import is_dead, this_process
+from shunter.drivers.host.process_identity import is_dead, is_stopped, this_process
 from shunter.drivers.journal.journals import LEASE_MS
 from shunter.errors import DriverError
 from shunter.formats.znodes.brokers import ProcessIdentity
@@ -47,18 +48,32 @@ class SeatTaken(DriverError):
 
 
 class StillDriver(NamedTuple):
-    """A process of this host that has a cluster's seat, but has not renewed its journal's lease in time."""
+    """A process of this host that has a cluster's seat, but has not renewed its journal's lease in time.
+
+    `stopped`: by a signal or a debugger; None: not known. `short`: why nobody can write to its journal; None: not known.
+    """
 
     process: int
     renewed_ms: int
+    stopped: bool | None = None
+    short: Shortage | None = None
 
     def __str__(self) -> str:
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.renewed_ms / 1000))
-        return f"process {self.process} has not renewed its lease since {since}: it stands still or is suspended"
+        why = "it is suspended" if self.stopped else "it may stand still or be suspended"
+        if self.stopped is False:
+            why = "it runs, so it waits for something, or hangs"
+        if self.short is not None:
+            why = f"it can't renew it: {self.short.told}"
+        return f"process {self.process} has not renewed its lease since {since}: {why}"
 
     @property
     def ends_it(self) -> str:
         """What ends it."""
+        if self.short is not None:
+            return self.short.way_out
+        if self.stopped is False:
+            return f"see in its log why, or end it (kill {self.process})"
         return f"continue it (kill -CONT {self.process}) or end it (kill -9 {self.process})"
 
     @property
@@ -118,7 +133,8 @@ def standing_still(folder: Path, journal: str, lease: LeaseHolder | None, host: 
     for path in folder.glob(f"*{_SUFFIX}"):
         holder = _read(path)
         if holder is not None and (holder.process, holder.journal) == (lease.process, journal) and not _ended(holder):
-            return StillDriver(lease.process, lease.expires_at_ms - LEASE_MS)
+            stopped = None if holder.identity is None else is_stopped(holder.identity)
+            return StillDriver(lease.process, lease.expires_at_ms - LEASE_MS, stopped)
     return None
 
 

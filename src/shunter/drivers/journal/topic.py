@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import orjson
 from kafka import errors as kafka_errors
 
+from shunter.core.own_topics import Shortage
 from shunter.drivers.journal.compacted_topic import ANSWERED_WITHIN_S, Clients, CompactedTopic, TopicFenced
 from shunter.drivers.journal.journals import (
     ANSWER_WITHIN_S,
@@ -56,6 +57,15 @@ def topic_exists(configuration: Mapping[str, Any], topic: str) -> bool:
     return CompactedTopic(configuration, topic, "").exists()
 
 
+def topic_shortage(configuration: Mapping[str, Any], topic: str) -> Shortage | None:
+    """Why a journal's topic takes no write now; None: it does, as far as is known."""
+    return CompactedTopic(configuration, topic, _transactional_id(topic)).shortage()
+
+
+def _transactional_id(topic: str) -> str:
+    return f"shunter-executor-{topic}"
+
+
 class TopicJournal:
     """One journal topic. Use it in one thread at a time."""
 
@@ -83,7 +93,7 @@ class TopicJournal:
         self.topic = topic
         self.owner = owner
         self._presence = this_process() if presence is None else presence
-        self._topic = CompactedTopic(configuration, topic, f"shunter-executor-{topic}", clients)
+        self._topic = CompactedTopic(configuration, topic, _transactional_id(topic), clients)
         self._orders_producer: Any = None
         self._seen = _Seen()
         self._answered_ms: dict[int, int] = {}

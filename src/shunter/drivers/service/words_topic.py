@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from shunter.core.own_topics import WORDS_TOPIC
 from shunter.drivers.journal.compacted_topic import Clients, CompactedTopic, TopicFenced
 from shunter.errors import DriverError
 from shunter.formats.word_records import (
@@ -23,8 +24,6 @@ from shunter.formats.word_records import (
     outdated,
 )
 from shunter.model.service import StoreBatch, Words
-
-TOPIC = "__shunter_words"
 
 
 class WordsUnmade(DriverError):
@@ -43,7 +42,7 @@ class WordsTopic:
             clients: Replace kafka-python's.
         """
         self._cluster = cluster
-        self._topic = CompactedTopic(configuration, TOPIC, TOPIC.strip("_"), clients)
+        self._topic = CompactedTopic(configuration, WORDS_TOPIC, WORDS_TOPIC.strip("_"), clients)
         self._records: dict[str, bytes] = {}
         self._decoded: Words | None = None
         self._seen = False

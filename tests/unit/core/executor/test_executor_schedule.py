@@ -108,6 +108,18 @@ def test_every_bound_holds_a_move_back_and_says_which(options: ExecutionOptions,
         assert waiting.waits.text == told
 
 
+def test_topics_that_the_driver_needs_come_first() -> None:
+    """An outsider's find: a heal left the journal's own topic below its min.insync.replicas until all else was copied."""
+    yard = Yard({"a": [(1, 2)], "j": [(1, 2)], "__transaction_state": [(1, 2)]})
+    yard.partitions[TopicPartition("a", 0)].isr = (1,)
+    rig = Rig(yard)
+    rig.core.state.needed_topics |= {"j"}
+    options = ExecutionOptions(max_concurrent=1, orders=(Order.UNDER_REPLICATED_FIRST, Order.SMALLEST_FIRST))
+    rig.submit(*[(topic, 0, (4, 1)) for topic in ("a", "j", "__transaction_state")], options=options)
+    rig.settle()
+    assert list(dict.fromkeys(tp.topic for tp, _replicas in rig.asked))[-1] == "a"
+
+
 def test_orders_are_chained() -> None:
     yard = Yard({"t": [(1, 2), (1, 2), (1, 2), (1, 2)]})
     for number, size in enumerate((10, 40, 20, 30)):
