@@ -371,9 +371,10 @@ def view_moves(
         facts: All that is known about the cluster.
     """
     stands = situation(facts)
+    silent_ms = 0 if facts.unanswered_since_ms is None else facts.now_ms - facts.unanswered_since_ms
     if execution is None:
         why = "this service does not drive these moves" if observed else stands.doing
-        return MovesView(0, facts.now_ms, "", stands, tuple(observed), why_no_eta=why)
+        return MovesView(0, facts.now_ms, "", stands, tuple(observed), why_no_eta=why, silent_ms=silent_ms or None)
     ours = tuple(_ours(execution, isr))
     opened = tuple(row for row in ours if row.state in OPEN_STATES)
     ended = tuple(row for row in ours if row.state not in OPEN_STATES)
@@ -381,9 +382,7 @@ def view_moves(
     foreign = tuple(row for row in observed if row.whose != OURS and row.partition not in names)
     if not execution.running:
         why = "the end of external moves is not known" if foreign else "nothing is being moved"
-        return MovesView(
-            0, execution.at_ms, "", stands, (*foreign, *ended), why_no_eta=why, silent_ms=execution.silent_ms
-        )
+        return MovesView(0, execution.at_ms, "", stands, (*foreign, *ended), why_no_eta=why, silent_ms=silent_ms)
     # While any move is stuck or paused the whole has no end: an end of the others is told in words alone.
     ends = execution.left_ms is not None and not execution.held
     why = "" if ends else told_eta(execution)
@@ -405,7 +404,7 @@ def view_moves(
         high_ms=execution.high_ms if ends else None,
         why_no_eta=why,
         rollback_bytes=execution.rollback_bytes,
-        silent_ms=execution.silent_ms,
+        silent_ms=silent_ms,
     )
 
 

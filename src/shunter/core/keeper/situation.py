@@ -79,7 +79,7 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
     execution = facts.execution
     moves, moves_at_ms = facts.age, observed_at_ms
     if execution is not None:
-        moves_at_ms = execution.silent_since_ms
+        moves_at_ms = facts.unanswered_since_ms
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
     return ClusterSituation(
@@ -371,9 +371,12 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
             told = {
                 ProposalState.WAITING: "waits for approval",
                 ProposalState.APPROVED: "is approved and begins once nothing holds it back",
-            }.get(each.state, "is being begun")
+                ProposalState.STARTING: "is being begun",
+            }.get(each.state, "has begun")
             held_back = f": {'; '.join(each.held_back)}" if each.held_back and each.state in UNBEGUN else ""
-            return f"{each.id} {told}{held_back}"
+            if each.state not in UNBEGUN and facts.role is not ServiceRole.DRIVES:
+                told = f"has begun, and this service does not carry it out: {facts.idle_why or STARTS}"
+            return f"proposal {each.id} {told}{held_back}"
     for hold in facts.held:
         if hold.scope == held.scope:
             return hold.told

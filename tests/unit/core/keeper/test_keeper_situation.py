@@ -179,13 +179,20 @@ class TestWhatIsTold:
     @pytest.mark.parametrize(
         ("state", "words"),
         [
-            (ProposalState.WAITING, "offline-waiting waits for approval"),
-            (ProposalState.APPROVED, "offline-approved is approved and begins once nothing holds it back"),
-            (ProposalState.STARTING, "offline-starting is being begun"),
+            (ProposalState.WAITING, "proposal offline-waiting waits for approval"),
+            (ProposalState.APPROVED, "proposal offline-approved is approved and begins once nothing holds it back"),
+            (ProposalState.STARTING, "proposal offline-starting is being begun"),
         ],
     )
     def test_a_condition_with_a_proposal(self, state: ProposalState, words: str) -> None:
         assert doing_about(DEAD, replace(LAB, proposals=(proposal(state, "broker-dead"),))) == words
+
+    def test_a_condition_with_a_proposal_that_this_service_does_not_carry_out(self) -> None:
+        left = replace(LAB, role=ServiceRole.IDLE, execution=None, idle_why="no broker answers")
+        running = replace(left, proposals=(proposal(ProposalState.RUNNING, "broker-dead"),))
+        assert doing_about(DEAD, running) == (
+            "proposal offline-running has begun, and this service does not carry it out: no broker answers"
+        )
 
     def test_a_condition_without_one(self) -> None:
         assert doing_about(BAND, LAB) == "another plan comes first"
