@@ -181,10 +181,7 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
     if facts.lost_pause:
-        yield (
-            ClusterSeverity.CRITICAL,
-            f"{facts.lost_pause}; `shunter resume --service SERVICE` here takes this message away",
-        )
+        yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}{_since_lost(facts)}"
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
@@ -199,6 +196,14 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.NOTE, _stands_by(facts)
     if facts.role is ServiceRole.OBSERVES:
         yield ClusterSeverity.NOTE, OBSERVED
+
+
+def _since_lost(facts: ClusterFacts) -> str:
+    """What became of a pause that never reached the cluster, and what can be done."""
+    seen = "`shunter resume --service SERVICE` here takes this message away"
+    if facts.role is ServiceRole.STANDBY:
+        return f", and another service drives it: give it there; {seen}"
+    return f", so it is not in force: pause again, or {seen}"
 
 
 def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -406,6 +411,8 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     """
     name = facts.name
     throws, lifts = whole and kind is OrderKind.PAUSE, whole and kind is OrderKind.RESUME
+    if lifts and facts.lost_pause and facts.paused is None:
+        return None  # It says that its message was seen.
     if facts.role is ServiceRole.STANDBY:
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told
