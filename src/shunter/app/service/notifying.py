@@ -153,7 +153,11 @@ class Notifications:
 
 
 def condition_events(
-    event: Callable[[str, str, str], HistoryEvent], thought: Thought, before: Memory | None, policy: KeeperPolicy
+    event: Callable[[str, str, str], HistoryEvent],
+    thought: Thought,
+    before: Memory | None,
+    policy: KeeperPolicy,
+    stale_ms: int,
 ) -> list[HistoryEvent]:
     """Conditions that have held for their minutes since the former observation, and those of them that are over.
 
@@ -163,6 +167,7 @@ def condition_events(
     Args:
         event: makes an event: kind, text, subject.
         before: what the former observation remembered.
+        stale_ms: after this time without an observation it is not known when a condition ended.
     """
     turned = turns(before, thought.memory, policy)
     told: list[HistoryEvent] = []
@@ -173,6 +178,10 @@ def condition_events(
     for since in turned.over:
         condition, about = since.subject
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
+        if before is not None and thought.at_ms - before.at_ms > stale_ms:
+            when = f"between {told_time(before.at_ms)} and {told_time(thought.at_ms)}"
+            told.append(event("condition-over", f"{label} ended while this service did not observe it, {when}", name))
+            continue
         ended = event("condition-over", f"{label} no longer holds", name)
         told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
     return told

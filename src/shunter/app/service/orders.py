@@ -28,6 +28,7 @@ from shunter.app.service.previews import (
     told_paused,
     told_resumed,
     told_theirs,
+    told_undone,
 )
 from shunter.app.service.records import Records
 from shunter.app.service.words import AGAINST
@@ -281,7 +282,8 @@ class OrderDesk:
             against = contradiction(keeper.policy, *intents)
             if against:
                 raise OrderRefused(Refusal.NOT_ALLOWED, against)
-            told = "; ".join([self._given(keeper, each) for each in intents])
+            given = "; ".join([self._given(keeper, each) for each in intents])
+            told = given + await told_undone(keeper, order, signature.who)
             batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
             gone = [self._taken_back(keeper, kind, about) for kind, about, _value in named]

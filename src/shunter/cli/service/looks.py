@@ -93,7 +93,7 @@ def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
     def work() -> int:
         found = ask(place, "proposals", cluster=the_cluster(place, cluster), ended=ended)
         figures = ("id", "state", "scope", "moves", "bytes", "least_bytes", "leader_changes", "rollback_bytes")
-        keys = (*figures, "reasons", "held_back")
+        keys = (*figures, "reasons", "held_back", "undone")
         rows = [
             {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
         ]
@@ -116,6 +116,7 @@ def told_proposal(row: Any) -> str:
     size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
     lines = [f"{row['id']} {row['state']}: {size} at the most", *(f"  {each}" for each in row["reasons"])]
     lines += [f"  waits: {each}" for each in row["held_back"]]
+    lines += [f"  left undone: {each}" for each in row["undone"]]
     return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])
 
 
