@@ -79,6 +79,7 @@ def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
         left_ms=None if execution is None or execution.held else execution.left_ms,
         proposals_waiting=sum(each.state is ProposalState.WAITING for each in facts.proposals),
         paused=facts.paused,
+        intents=tuple(f"{each.kind.value} {each.about}" for each in around.intents),
     )
     receives, gives = _traffic(execution)
     brokers = tuple(replace(each, receives=receives[each.id], gives=gives[each.id]) for each in page.brokers)
@@ -197,7 +198,8 @@ def _name(topic: str, partition: int) -> str:
 def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow:
     sighting = seen.sighting
     held = _held(sighting)
-    live = [held.get(broker.id, 0) for broker in sighting.inventory.brokers]
+    leaving = {*seen.policy.intents.drain, *seen.policy.intents.replace}
+    live = [held.get(broker.id, 0) for broker in sighting.inventory.brokers if broker.id not in leaving]
     mean = sum(live) / len(live) if live else 0.0
     used = [
         1 - broker.disk_usable_bytes / broker.disk_total_bytes

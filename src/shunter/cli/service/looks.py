@@ -60,6 +60,7 @@ def _status_row(row: Any) -> dict[str, Any]:
         **{key: row[key] for key in figures},
         "paused": row["paused"]["who"] if row["paused"] else "",
         "notes": stands["notes"],
+        "intents": row["intents"],
     }
 
 
@@ -67,6 +68,7 @@ def _told_cluster(row: Any, now_ms: int) -> str:
     """A cluster as the page shows it: its situation, then figures, with their age unless they are current."""
     lines = [f"{row['cluster']}: {row['severity']}: {row['headline']}", f"  {row['doing']}"]
     lines += [f"  {note}" for note in row["notes"]]
+    lines += [f"  intents in force: {', '.join(row['intents'])}"] if row["intents"] else []
     if row["observed_at_ms"] is None:
         return "\n".join([*lines, "  its figures are not known"])
     age_s = max(0, now_ms - row["observed_at_ms"]) // 1000
