@@ -137,6 +137,8 @@ def facts_of_execution(view: ExecutionView) -> OpenExecution:
         view.counts.get("paused", 0),
         sum(bool(row.stuck) for row in view.moves if row.state in OPEN_STATES),
         view.at_ms - view.silent_ms if view.silent_ms else None,
+        next((f"{row.partition}: {row.stuck}" for row in view.moves if row.stuck and row.state in OPEN_STATES), ""),
+        sum(row.state == "paused" and row.step is not None for row in view.moves),
     )
 
 
@@ -152,7 +154,12 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         brokers_down=sighting.down,
         down_empty=tuple(broker for broker in sighting.down if broker not in sighting.dead),
         conditions=tuple(
-            Held(each.sign.subject.condition, each.sign.text, *_planned_by(each.sign.subject.condition, seen))
+            Held(
+                each.sign.subject.condition,
+                each.sign.text,
+                *_planned_by(each.sign.subject.condition, seen),
+                _comes(each, seen),
+            )
             for each in seen.judgement.holding
         ),
         journal_open=len(sighting.journal.open_moves),
@@ -356,6 +363,16 @@ def _planned_by(condition: Condition, seen: SeenCluster) -> tuple[tuple[str, ...
                 why = proposal.undone or ("the planner finds nothing",)
             return tuple(each for each in why if each not in words), scope.value
     return ("it has not held for long enough",), scope.value
+
+
+def _comes(holding: Holding, seen: SeenCluster) -> str:
+    """What is done about a condition by itself once it has held for its minutes."""
+    condition = holding.sign.subject.condition
+    if holding.lasted or condition not in MENDED or seen.policy.mode(condition) is not Mode.ACT:
+        return ""
+    return (
+        f"{condition.label}: a plan begins by itself once it has held for {counted(holding.wanted_minutes, 'minute')}"
+    )
 
 
 def view_moves(

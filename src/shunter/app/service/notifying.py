@@ -65,8 +65,11 @@ class _Outlet:
 class Notifications:
     """One queue for each receiver. `tell` never waits."""
 
-    def __init__(self, receivers: Sequence[Notifier], again_s: float = AGAIN_S, minute_s: float = 60.0) -> None:
-        """Make the queues; nothing is sent before `run`."""
+    def __init__(
+        self, receivers: Sequence[Notifier], again_s: float = AGAIN_S, minute_s: float = 60.0, me: str = ""
+    ) -> None:
+        """Make the queues; nothing is sent before `run`. `me`: this service, in words."""
+        self._me = me
         self._again_s, self._minute_s = again_s, minute_s
         self._outlets = [
             _Outlet(f"{at}-{receiver.kind.value}", receiver) for at, receiver in enumerate(receivers, start=1)
@@ -139,7 +142,7 @@ class Notifications:
         """Try to send a message a few times; returns why it was not delivered, or ""."""
         for again in range(TRIES):
             try:
-                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out)
+                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out, self._me)
             except DriverError as error:
                 if not error.retriable or again == TRIES - 1:
                     return str(error)

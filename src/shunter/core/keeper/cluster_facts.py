@@ -65,6 +65,10 @@ class OpenExecution(NamedTuple):
     stuck: int = 0
     silent_since_ms: int | None = None
     """Since when the cluster has not answered the executor; None: it answers."""
+    why_stuck: str = ""
+    """Why the first of the stuck moves can't end, and the way out."""
+    copying: int = 0
+    """Paused moves with a step under way: a pause slows their copies, and ends none."""
 
 
 class Held(NamedTuple):
@@ -77,6 +81,8 @@ class Held(NamedTuple):
     text: str
     why_no_plan: tuple[str, ...] = ()
     scope: str = ""
+    comes: str = ""
+    """What this service does about it by itself, once it has held for the policy's minutes; "": nothing, or it has."""
 
 
 @dataclass(frozen=True, slots=True)

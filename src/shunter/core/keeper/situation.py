@@ -21,7 +21,7 @@ from shunter.core.keeper.cluster_facts import (
 )
 from shunter.core.wording import counted, told_time
 from shunter.model.keeper import MENDED, Condition, Hold
-from shunter.model.service import UNBEGUN, OrderKind, ProposalState, Refusal
+from shunter.model.service import UNBEGUN, KeptProposal, OrderKind, ProposalState, Refusal
 
 
 class ClusterSeverity(Enum):
@@ -285,7 +285,8 @@ def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         if execution.silent_since_ms is not None:
             yield ClusterSeverity.WARNING, "the cluster does not answer the executor"
         if execution.stuck:
-            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now"
+            why = f": {execution.why_stuck}" if execution.why_stuck else ""
+            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now{why}"
         yield ClusterSeverity.NOTE, f"{counted(execution.open, 'move')} open"
     elif facts.open_moves:
         yield ClusterSeverity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
@@ -327,7 +328,11 @@ def _driving(facts: ClusterFacts) -> str:
         verb = "is" if execution.open == 1 else "are"
         opened = f"{counted(execution.open, 'move')} of {_purpose(facts)} {verb}"
         if execution.paused == execution.open:
-            return f"nothing moves: {opened} paused" + ("" if paused is None else f" by {paused.who}")
+            by = "" if paused is None else f" by {paused.who}"
+            if execution.copying:
+                goes_on = counted(execution.copying, "copy under way ends", "copies under way end")
+                return f"no step begins: {opened} paused{by}; {goes_on} by themselves, slowly"
+            return f"nothing moves: {opened} paused{by}"
         if paused is not None:
             return f"{opened} being paused by {paused.who}"
         if execution.silent_since_ms is not None:
@@ -341,9 +346,20 @@ def _driving(facts: ClusterFacts) -> str:
     if coming is not None:
         held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
         return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
+    starting = next((each for each in facts.proposals if each.state is ProposalState.STARTING), None)
+    if starting is not None:
+        return begins(starting)
     scopes = {each.scope for each in (() if facts.observation is None else facts.observation.conditions)}
     holds = [_told_hold(hold) for hold in facts.held if hold.scope in scopes]
-    return "; ".join(["this service moves nothing", *holds])
+    kept_back = {hold.scope for hold in facts.held}
+    seen = () if facts.observation is None else facts.observation.conditions
+    comes = dict.fromkeys(each.comes for each in seen if each.comes and each.scope not in kept_back)
+    return "; ".join(["this service moves nothing", *comes, *holds])
+
+
+def begins(proposal: KeptProposal) -> str:
+    """What is done while a proposal is handed to the executor."""
+    return f"this service begins {proposal.id}"
 
 
 def _told_hold(hold: Hold) -> str:
