@@ -91,9 +91,9 @@ def the_bootstrap(bootstrap: str | None, *, required: bool = True) -> str:
             "--cluster (or SHUNTER_CLUSTER) and SHUNTER_BOOTSTRAP_SERVER both name a cluster: unset one"
         )
     if required and bootstrap is None:
-        raise click.UsageError(
-            f"Missing option '--bootstrap-server' (HOST:PORT), or --cluster with a name from {settings_file()}"
-        )
+        service = ", or --service (SHUNTER_SERVICE) of a running service" if "service" in context.params else ""
+        told = f"Missing option '--bootstrap-server' (HOST:PORT), or --cluster with a name from {settings_file()}"
+        raise click.UsageError(told + service)
     return bootstrap or ""
 
 

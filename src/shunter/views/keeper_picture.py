@@ -79,6 +79,7 @@ def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
         left_ms=None if execution is None or execution.held else execution.left_ms,
         proposals_waiting=sum(each.state is ProposalState.WAITING for each in facts.proposals),
         paused=facts.paused,
+        intents=tuple(f"{each.kind.value} {each.about}" for each in around.intents),
     )
     receives, gives = _traffic(execution)
     brokers = tuple(replace(each, receives=receives[each.id], gives=gives[each.id]) for each in page.brokers)
@@ -136,6 +137,8 @@ def facts_of_execution(view: ExecutionView) -> OpenExecution:
         view.counts.get("paused", 0),
         sum(bool(row.stuck) for row in view.moves if row.state in OPEN_STATES),
         view.at_ms - view.silent_ms if view.silent_ms else None,
+        next((f"{row.partition}: {row.stuck}" for row in view.moves if row.stuck and row.state in OPEN_STATES), ""),
+        sum(row.state == "paused" and row.step is not None for row in view.moves),
     )
 
 
@@ -151,7 +154,12 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         brokers_down=sighting.down,
         down_empty=tuple(broker for broker in sighting.down if broker not in sighting.dead),
         conditions=tuple(
-            Held(each.sign.subject.condition, each.sign.text, *_planned_by(each.sign.subject.condition, seen))
+            Held(
+                each.sign.subject.condition,
+                each.sign.text,
+                *_planned_by(each.sign.subject.condition, seen),
+                _comes(each, seen),
+            )
             for each in seen.judgement.holding
         ),
         journal_open=len(sighting.journal.open_moves),
@@ -197,7 +205,8 @@ def _name(topic: str, partition: int) -> str:
 def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow:
     sighting = seen.sighting
     held = _held(sighting)
-    live = [held.get(broker.id, 0) for broker in sighting.inventory.brokers]
+    leaving = {*seen.policy.intents.drain, *seen.policy.intents.replace}
+    live = [held.get(broker.id, 0) for broker in sighting.inventory.brokers if broker.id not in leaving]
     mean = sum(live) / len(live) if live else 0.0
     used = [
         1 - broker.disk_usable_bytes / broker.disk_total_bytes
@@ -356,6 +365,16 @@ def _planned_by(condition: Condition, seen: SeenCluster) -> tuple[tuple[str, ...
     return ("it has not held for long enough",), scope.value
 
 
+def _comes(holding: Holding, seen: SeenCluster) -> str:
+    """What is done about a condition by itself once it has held for its minutes."""
+    condition = holding.sign.subject.condition
+    if holding.lasted or condition not in MENDED or seen.policy.mode(condition) is not Mode.ACT:
+        return ""
+    return (
+        f"{condition.label}: a plan begins by itself once it has held for {counted(holding.wanted_minutes, 'minute')}"
+    )
+
+
 def view_moves(
     execution: ExecutionView | None,
     isr: Mapping[str, tuple[int, ...]],
@@ -371,9 +390,10 @@ def view_moves(
         facts: All that is known about the cluster.
     """
     stands = situation(facts)
+    silent_ms = 0 if facts.unanswered_since_ms is None else facts.now_ms - facts.unanswered_since_ms
     if execution is None:
         why = "this service does not drive these moves" if observed else stands.doing
-        return MovesView(0, facts.now_ms, "", stands, tuple(observed), why_no_eta=why)
+        return MovesView(0, facts.now_ms, "", stands, tuple(observed), why_no_eta=why, silent_ms=silent_ms or None)
     ours = tuple(_ours(execution, isr))
     opened = tuple(row for row in ours if row.state in OPEN_STATES)
     ended = tuple(row for row in ours if row.state not in OPEN_STATES)
@@ -381,9 +401,7 @@ def view_moves(
     foreign = tuple(row for row in observed if row.whose != OURS and row.partition not in names)
     if not execution.running:
         why = "the end of external moves is not known" if foreign else "nothing is being moved"
-        return MovesView(
-            0, execution.at_ms, "", stands, (*foreign, *ended), why_no_eta=why, silent_ms=execution.silent_ms
-        )
+        return MovesView(0, execution.at_ms, "", stands, (*foreign, *ended), why_no_eta=why, silent_ms=silent_ms)
     # While any move is stuck or paused the whole has no end: an end of the others is told in words alone.
     ends = execution.left_ms is not None and not execution.held
     why = "" if ends else told_eta(execution)
@@ -405,7 +423,7 @@ def view_moves(
         high_ms=execution.high_ms if ends else None,
         why_no_eta=why,
         rollback_bytes=execution.rollback_bytes,
-        silent_ms=execution.silent_ms,
+        silent_ms=silent_ms,
     )
 
 

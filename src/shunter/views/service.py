@@ -38,7 +38,8 @@ class FleetRow:
     offline: int | None = None
     """Partitions without a leader."""
     balance: float | None = None
-    """The greatest distance of a broker's bytes of replicas from the brokers' mean, as a share: 0.2 is 20 %."""
+    """The greatest distance of a broker's bytes of replicas from the brokers' mean, as a share: 0.2 is 20 %. Brokers that
+    are drained or replaced do not count."""
     disk_used: float | None = None
     """The share in use on the fullest broker."""
     runway_days: float | None = None
@@ -54,6 +55,8 @@ class FleetRow:
     proposals_waiting: int = 0
     paused: KillSwitch | None = None
     """The kill switch of the cluster, while it is in force."""
+    intents: tuple[str, ...] = ()
+    """What people gave beside the policy file and that is in force, as `drain 3`."""
 
 
 @dataclass(frozen=True, slots=True)

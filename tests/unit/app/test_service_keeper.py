@@ -413,6 +413,9 @@ def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
             assert "broker-empty" in [event.kind for event in life.events]
             (three,) = (broker for broker in life.published.page("yard").brokers if broker.id == 3)
             assert three.safe_to_remove
+            row = life.published.page("yard").row
+            assert row.intents == ("drain 3",)
+            assert row.balance == pytest.approx(0), "a broker that is emptied on purpose does not count"
         async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
             await life.driven()
             await life.look()
@@ -424,6 +427,20 @@ def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> None:
             await life.driven()
             await life.look()
             assert "broker-empty" in [event.kind for event in life.events], "whoever asks again is told again"
+
+    asyncio.run(scenario())
+
+
+def test_the_answer_to_a_drain_says_what_its_plan_leaves_undone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
+        async with Life(yard, MortalStore(tmp_path / "s"), policy()) as life:
+            await life.driven()
+            await life.look()
+            done = await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
+            assert done.text == "broker 3 is to hold nothing: the next observation plans it"
+            done = await life.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
+            assert "t-0 stays on broker 2" in done.text
 
     asyncio.run(scenario())
 
@@ -859,5 +876,14 @@ def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) ->
             assert all(f"(observed {told_time(began_ms + 120_000)})" in text for text in told)
             assert {event.at_ms for event in life.events if event.kind == "condition"} == {began_ms}
             assert await minutes(2, even) == ["condition-over"] * 3
+            assert await minutes(5, [*LOPSIDED]) == ["condition"] * 3
+            before, last_ms = len(life.events), yard.clock.ms
+            yard.rows = [*even]
+            yard.clock.ms += 3_600_000
+            await life.look()
+            over = [event for event in life.events[before:] if event.kind == "condition-over"]
+            assert [event.until_ms for event in over] == [None] * 3, "nobody knows when it ended"
+            unseen = f"ended while this service did not observe it, between {told_time(last_ms)} and "
+            assert all(unseen in event.text for event in over)
 
     asyncio.run(scenario())

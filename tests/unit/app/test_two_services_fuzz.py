@@ -149,7 +149,8 @@ class Fuzz:
             return
         self.trail.append(f"{kind.value} by {service.owner}: {done.text}")
         doubtful = any(
-            word in done.text for word in ("kept on this host", "not durable", "stays in force", "written down")
+            word in done.text
+            for word in ("kept on this host", "not durable", "stays in force", "not in the cluster yet")
         )
         unsent = service.keeper.switch is not None and service.keeper.switch.unsent
         self.paused = None if doubtful or unsent else kind is OrderKind.PAUSE

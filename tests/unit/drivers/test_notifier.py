@@ -79,6 +79,7 @@ def test_forms() -> None:
         "situation": "",
         "doing": "",
         "left_out": 0,
+        "service": "",
     }
     stands = {"severity": "critical", "situation": "broker 1 down", "doing": "p-1 waits for approval"}
     (alert,) = message(NotifierKind.ALERTMANAGER, [replace(EVENT, facts=stands)], 0)
@@ -86,6 +87,9 @@ def test_forms() -> None:
         "[prod] broker 1 is dead. prod: critical: broker 1 down; p-1 waits for approval"
     )
     assert message(NotifierKind.WEBHOOK, [replace(EVENT, facts=stands)], 0)["situation"] == "broker 1 down"
+    sent = message(NotifierKind.WEBHOOK, [EVENT], 0, "the service on h1 (process 7)")
+    assert sent["service"] == "the service on h1 (process 7)"
+    assert "[the service on h1 (process 7)]" in message(NotifierKind.SLACK, [EVENT], 0, sent["service"])["text"]
     told = message(NotifierKind.SLACK, [EVENT], 3)["text"]
     assert told == "[prod] broker 1 is dead (3 messages before this one were left out) (1970-01-01T00:00:01.000Z)"
 

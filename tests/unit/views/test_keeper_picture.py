@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shunter.core.keeper.cluster_facts import ClusterFacts
+from shunter.core.keeper.cluster_facts import Age, ClusterFacts, OpenExecution, Reach, ServiceRole
 from shunter.core.keeper.situation import unseen
 from shunter.views.execution import ExecutionView, MoveRow
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
@@ -48,3 +48,17 @@ def test_the_whole_has_no_end_while_a_move_is_stuck() -> None:
     assert (none.left_ms, none.low_ms, none.high_ms) == (None, None, None)
     assert none.why_no_eta == f"the moves that go on end in 18 s (13 s to 22 s); {held.held}"
     assert dressed(page, Surrounding(facts, (), held)).row.left_ms is None
+
+
+def test_the_silence_grows_while_the_driven_cluster_answers_nobody_though_no_move_is_open() -> None:
+    idle = ExecutionView(1, "c", "", False, None, {}, 0, 0, None, None, None, None, "", 0, (), 0, 0, "", ())
+    facts = ClusterFacts("lab", 100_000, role=ServiceRole.DRIVES, execution=OpenExecution(0), reach=Reach.ANSWERS)
+    silent = replace(facts, reach=Reach.SILENT, silent_since_ms=10_000)
+    assert view_moves(idle, {}, (), facts).silent_ms == 0
+    seen = view_moves(idle, {}, (), silent)
+    assert (seen.silent_ms, seen.situation.moves) == (90_000, Age.OLD)
+    theirs = replace(silent, role=ServiceRole.STANDBY, execution=None)
+    assert view_moves(None, {}, (), theirs).silent_ms is None
+    assert view_moves(None, {}, (), replace(theirs, role=ServiceRole.IDLE)).silent_ms == 90_000
+    moving = replace(silent, execution=OpenExecution(3, silent_since_ms=40_000))
+    assert view_moves(replace(idle, running=True), {}, (), moving).silent_ms == 60_000

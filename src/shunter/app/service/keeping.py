@@ -34,7 +34,7 @@ from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
-from shunter.core.keeper.situation import situation, why_unobserved
+from shunter.core.keeper.situation import begins, situation, why_unobserved
 from shunter.core.wording import told_ms
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed
@@ -298,7 +298,7 @@ class ClusterKeeper(ClusterWords):
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
         known = {each.id: each for each in question.kept}
         changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
-        observed = [*events, *condition_events(self.event, thought, self._memory, self.policy)]
+        observed = [*events, *condition_events(self.event, thought, self._memory, self.policy, self.known.stale_ms)]
         events = [self.event(*change, e.id) for e in changed if (change := told_proposal(known.get(e.id), e))]
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
@@ -347,18 +347,23 @@ class ClusterKeeper(ClusterWords):
             await self._begin(proposal)
 
     def _may_begin(self) -> bool:
-        if self.policy.observes:
-            return False
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
-        return driven and self.words_known and self.switch is None and not self.records.trouble
+        return (
+            not self.policy.observes
+            and driven
+            and self.words_known
+            and self.switch is None
+            and not self.records.trouble
+        )
 
     async def _begin(self, proposal: KeptProposal) -> None:
         driving = self.driving
         assert driving is not None
-        now_ms = self.parts.clock.now_ms()
-        starting = replace(proposal, state=ProposalState.STARTING, changed_at_ms=now_ms)
+        starting = replace(proposal, state=ProposalState.STARTING, changed_at_ms=self.parts.clock.now_ms())
         try:
-            await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
+            begun = self.event("begun", f"{proposal.id} is begun", proposal.id)
+            begun = replace(begun, facts={**begun.facts, "doing": begins(starting)})
+            await self.write(StoreBatch((starting,), (begun,)))
         except StoreFailed:
             return
         # This is a task of its own, because a large plan takes long to be journalled, and looks go on meanwhile.

@@ -154,6 +154,7 @@ class Known:
             now_ms=now_ms,
             reach=self.reach,
             reach_why=self.reach_why,
+            silent_since_ms=self.silent_since_ms,
             observation=observation,
             stale_ms=self.stale_ms,
             role=role,

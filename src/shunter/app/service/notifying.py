@@ -65,8 +65,11 @@ class _Outlet:
 class Notifications:
     """One queue for each receiver. `tell` never waits."""
 
-    def __init__(self, receivers: Sequence[Notifier], again_s: float = AGAIN_S, minute_s: float = 60.0) -> None:
-        """Make the queues; nothing is sent before `run`."""
+    def __init__(
+        self, receivers: Sequence[Notifier], again_s: float = AGAIN_S, minute_s: float = 60.0, me: str = ""
+    ) -> None:
+        """Make the queues; nothing is sent before `run`. `me`: this service, in words."""
+        self._me = me
         self._again_s, self._minute_s = again_s, minute_s
         self._outlets = [
             _Outlet(f"{at}-{receiver.kind.value}", receiver) for at, receiver in enumerate(receivers, start=1)
@@ -139,7 +142,7 @@ class Notifications:
         """Try to send a message a few times; returns why it was not delivered, or ""."""
         for again in range(TRIES):
             try:
-                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out)
+                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out, self._me)
             except DriverError as error:
                 if not error.retriable or again == TRIES - 1:
                     return str(error)
@@ -153,7 +156,11 @@ class Notifications:
 
 
 def condition_events(
-    event: Callable[[str, str, str], HistoryEvent], thought: Thought, before: Memory | None, policy: KeeperPolicy
+    event: Callable[[str, str, str], HistoryEvent],
+    thought: Thought,
+    before: Memory | None,
+    policy: KeeperPolicy,
+    stale_ms: int,
 ) -> list[HistoryEvent]:
     """Conditions that have held for their minutes since the former observation, and those of them that are over.
 
@@ -163,6 +170,7 @@ def condition_events(
     Args:
         event: makes an event: kind, text, subject.
         before: what the former observation remembered.
+        stale_ms: after this time without an observation it is not known when a condition ended.
     """
     turned = turns(before, thought.memory, policy)
     told: list[HistoryEvent] = []
@@ -173,6 +181,10 @@ def condition_events(
     for since in turned.over:
         condition, about = since.subject
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
+        if before is not None and thought.at_ms - before.at_ms > stale_ms:
+            when = f"between {told_time(before.at_ms)} and {told_time(thought.at_ms)}"
+            told.append(event("condition-over", f"{label} ended while this service did not observe it, {when}", name))
+            continue
         ended = event("condition-over", f"{label} no longer holds", name)
         told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
     return told

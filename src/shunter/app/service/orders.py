@@ -28,6 +28,7 @@ from shunter.app.service.previews import (
     told_paused,
     told_resumed,
     told_theirs,
+    told_undone,
 )
 from shunter.app.service.records import Records
 from shunter.app.service.words import AGAINST
@@ -171,10 +172,10 @@ class OrderDesk:
 
     async def _carry_out(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         kind = order.kind
+        seen = self._see_lost_pauses(order) if order.is_switch else None
+        if seen is not None:
+            return seen
         if self._is_switch(order):
-            for each in self._keepers.values():
-                if order.cluster in ("", each.name):
-                    each.see_lost_pause()
             return await (self._pause_all if kind is OrderKind.PAUSE else self._resume_all)(order, signature)
         keeper = self._keepers.get(order.cluster)
         if keeper is None:
@@ -189,6 +190,19 @@ class OrderDesk:
         if kind is OrderKind.CLEAR_THROTTLES:
             return await self._clear_throttles(keeper, order, signature)
         return await self._propose(keeper, order, signature)
+
+    def _see_lost_pauses(self, order: ServiceOrder) -> OrderDone | None:
+        """Take away the messages about pauses that were lost; returns the answer if there is nothing else to do."""
+        about = [each for each in self._keepers.values() if order.cluster in ("", each.name)]
+        lost = [(each, each.lost_pause) for each in about if each.lost_pause]
+        for keeper, _told in lost:
+            keeper.see_lost_pause()
+        if order.kind is OrderKind.PAUSE or not lost:
+            return None
+        if any(each.facts().paused is not None or _paused_by_name(each) for each in about):
+            return None
+        told = "; ".join(f"{keeper.name}: {told}" for keeper, told in lost)
+        return OrderDone(f"nothing is paused, and this message is taken away: {told}")
 
     def _is_switch(self, order: ServiceOrder) -> bool:
         """Whether an order throws or lifts the kill switch. Without a switch, a resume is of moves paused by name."""
@@ -268,7 +282,8 @@ class OrderDesk:
             against = contradiction(keeper.policy, *intents)
             if against:
                 raise OrderRefused(Refusal.NOT_ALLOWED, against)
-            told = "; ".join([self._given(keeper, each) for each in intents])
+            given = "; ".join([self._given(keeper, each) for each in intents])
+            told = given + await told_undone(keeper, order, signature.who)
             batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
             gone = [self._taken_back(keeper, kind, about) for kind, about, _value in named]
@@ -461,7 +476,10 @@ class OrderDesk:
         taken = [each.name for each in overtaken if each not in theirs]
         undone = [f"{each} is not paused: another service has taken it over: give the order there" for each in taken]
         for (keeper, _switch), task in zip(thrown, keeping, strict=True):
-            late = f"the pause of {keeper.name} is in force, and still being written down"
+            late = (
+                f"the pause of {keeper.name} holds in this service and is not in the cluster yet: it gets there once a "
+                "broker answers, if this service drives the cluster then; if another one does, that is told here"
+            )
             if keeper not in overtaken and (trouble := task.result() if task.done() else late):
                 undone.append(trouble)
         if pausing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -10,11 +11,12 @@ from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
 from shunter.core.keeper.cluster_facts import ServiceRole
-from shunter.core.keeper.situation import STARTS, why_refused
+from shunter.core.keeper.situation import STARTS, why_refused, why_unobserved
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
+from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.service import OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder
+from shunter.model.service import IntentKind, OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder
 from shunter.views.execution import OPEN_STATES
 from shunter.views.service import OrderPreview
 
@@ -24,6 +26,10 @@ _PREVIEWS = {
     OrderKind.RESUME: "{} would go on, if paused",
     OrderKind.ROLL_BACK: "{} would be rolled back to the original replicas",
 }
+PLANNED_WITHIN_S = 5.0
+"""How long the answer to an intent waits for its plan."""
+_PLANNED_AT_ONCE = (IntentKind.DRAIN, IntentKind.DEMOTE)
+_TOLD_UNDONE = 3
 
 
 def preview_of_switch(
@@ -49,6 +55,10 @@ def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) ->
     rows = [row for row in view.moves if row.state in OPEN_STATES and (not named or row.partition in named)]
     told = _PREVIEWS[kind].format(counted(len(rows), "open move"))
     found = _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
+    done = sum(row.state == "done" for row in view.moves)
+    if kind is OrderKind.ROLL_BACK and rows and done and not named:
+        ended = counted(done, "move that has ended stays", "moves that have ended stay")
+        found = replace(found, text=f"{found.text}. {ended}; `shunter undo` brings back what they moved")
     follows = told_after(kind, keeper, tuple(map(str, command.partitions)))
     return replace(found, text=f"{found.text}. {follows[0].upper()}{follows[1:]}") if follows else found
 
@@ -166,6 +176,21 @@ def _preview(told: str, moves: int, found: Sequence[Again], *, kept: bool) -> Or
     elif moves:
         told = f"{told}. {'Copied data is kept' if kept else 'Nothing is copied again'}"
     return OrderPreview(told, moves, again)
+
+
+async def told_undone(keeper: ClusterKeeper, order: ServiceOrder, who: str) -> str:
+    """What a plan for an intent would leave undone, or why there is none, as far as that is known soon; "": nothing."""
+    if order.intent not in _PLANNED_AT_ONCE or why_unobserved(keeper.facts()) is not None:
+        return ""
+    try:
+        async with asyncio.timeout(PLANNED_WITHIN_S):
+            undone = (await keeper.sketch(order, who)).undone
+    except OrderRefused as refused:
+        return f". Its plan now: {refused}"
+    except (ShunterError, TimeoutError):
+        return ". What its plan leaves undone is told with the proposal"
+    more = f"; and {len(undone) - _TOLD_UNDONE:,} more" if len(undone) > _TOLD_UNDONE else ""
+    return f". Its plan would leave undone: {'; '.join(undone[:_TOLD_UNDONE])}{more}" if undone else ""
 
 
 def driven(keeper: ClusterKeeper) -> Driving:

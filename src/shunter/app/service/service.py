@@ -338,7 +338,8 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     clock = SystemClock()
     store, trouble = open_store(folder / STORE)
     records = Records(store, trouble, published.tell)
-    notifications = Notifications(file.notify)
+    me = f"the service on {socket.gethostname()} (process {os.getpid()})"
+    notifications = Notifications(file.notify, me=me)
     published.notifiers = lambda: notifications.figures
     readers = ThreadPoolExecutor(len(file.clusters), thread_name_prefix="look")
     thinkers = Thinkers(processes)
@@ -358,7 +359,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
                 clear_throttles=functools.partial(clear_loose_throttles, cluster.target),
                 snapshot=snapshots_into(file.snapshots, file.snapshot_every_s, clock),
                 look_every_s=file.look_every_s,
-                me=f"the service on {socket.gethostname()} (process {os.getpid()})",
+                me=me,
             ),
         )
         for cluster in file.clusters

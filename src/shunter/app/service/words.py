@@ -268,9 +268,8 @@ class ClusterWords:
             now = () if self.switch is None else (self.switch,)
             await self.records.write(StoreBatch(switches=now, switches_gone=gone))
         if not lost.lifted:
-            told = f"the pause of {lost.who} never reached the cluster, and another service drives it: give it there"
-            self.lost_pause = told
-            return told
+            self.lost_pause = f"the pause of {lost.who} never reached the cluster"
+            return f"{self.lost_pause}, and another service drives it: give it there"
         if self.switch is not None and self.switch.at_ms == lost.at_ms and not self.switch.lifted:
             told = f"that {lost.who} lifted the pause never reached the cluster, and another service drives it"
             return f"{told}: the pause stays; lift it there"

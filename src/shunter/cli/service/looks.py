@@ -60,6 +60,7 @@ def _status_row(row: Any) -> dict[str, Any]:
         **{key: row[key] for key in figures},
         "paused": row["paused"]["who"] if row["paused"] else "",
         "notes": stands["notes"],
+        "intents": row["intents"],
     }
 
 
@@ -67,6 +68,7 @@ def _told_cluster(row: Any, now_ms: int) -> str:
     """A cluster as the page shows it: its situation, then figures, with their age unless they are current."""
     lines = [f"{row['cluster']}: {row['severity']}: {row['headline']}", f"  {row['doing']}"]
     lines += [f"  {note}" for note in row["notes"]]
+    lines += [f"  intents in force: {', '.join(row['intents'])}"] if row["intents"] else []
     if row["observed_at_ms"] is None:
         return "\n".join([*lines, "  its figures are not known"])
     age_s = max(0, now_ms - row["observed_at_ms"]) // 1000
@@ -93,7 +95,7 @@ def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
     def work() -> int:
         found = ask(place, "proposals", cluster=the_cluster(place, cluster), ended=ended)
         figures = ("id", "state", "scope", "moves", "bytes", "least_bytes", "leader_changes", "rollback_bytes")
-        keys = (*figures, "reasons", "held_back")
+        keys = (*figures, "reasons", "held_back", "undone")
         rows = [
             {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
         ]
@@ -116,6 +118,7 @@ def told_proposal(row: Any) -> str:
     size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
     lines = [f"{row['id']} {row['state']}: {size} at the most", *(f"  {each}" for each in row["reasons"])]
     lines += [f"  waits: {each}" for each in row["held_back"]]
+    lines += [f"  left undone: {each}" for each in row["undone"]]
     return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])
 
 

@@ -80,7 +80,8 @@ def propose(
     """Let the service plan by its last observation, within its policy, and keep the plan as a proposal.
 
     SCOPE is rebalance, leaders or fix-racks; fill, drain, demote or disks (none: all) with brokers; replace with OLD=NEW;
-    topics with topics and --replicas; move with partitions or topics and --to. Rules narrow the policy.
+    topics with topics and --replicas; move with partitions or topics and --to. Rules narrow the policy. Exit status of
+    --dry-run: 1 if the plan leaves something undone.
 
     \b
     Examples:
@@ -98,16 +99,17 @@ def propose(
     def work() -> int:
         order = ServiceOrder(OrderKind.PROPOSE, the_cluster(place, cluster), **body)
         proposal = ask_about(place, "sketch", order)["proposal"]
+        status = ExitCode.PARTLY if proposal["undone"] else ExitCode.DONE
         if signed.as_json:
             say_json({"event": "sketch", **proposal})
-            return int(ExitCode.DONE)
+            return int(status)
         click.echo(told_proposal({**proposal, "state": "is not kept", "outcome": ""}))
         for each in proposal["brokers"]:
             before, after = (
                 f"{told_bytes(side[0])}, {counted(side[1], 'replica')}" for side in (each["before"], each["after"])
             )
             click.echo(f"  broker {each['broker']}: {before} → {after}")
-        return int(ExitCode.DONE)
+        return int(status)
 
     leave_with(work)
 

@@ -57,9 +57,8 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return DecidedOrder(False, f"not in the execution: {', '.join(str(tp) for tp in unknown)}")
     opened = [move for move in moves if move.open]
     if not opened:
-        return DecidedOrder(
-            False, "nothing is under way: all moves named have ended; `shunter undo` takes back what was done"
-        )
+        why = "all moves named have ended" if command.partitions else "no move is open"
+        return DecidedOrder(False, f"nothing is under way: {why}; `shunter undo` takes back what was done")
     decided = _PER_MOVE[command.kind](state, command, opened)
     if not decided.accepted:
         return decided

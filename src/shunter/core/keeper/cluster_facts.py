@@ -65,6 +65,10 @@ class OpenExecution(NamedTuple):
     stuck: int = 0
     silent_since_ms: int | None = None
     """Since when the cluster has not answered the executor; None: it answers."""
+    why_stuck: str = ""
+    """Why the first of the stuck moves can't end, and the way out."""
+    copying: int = 0
+    """Paused moves with a step under way: a pause slows their copies, and ends none."""
 
 
 class Held(NamedTuple):
@@ -77,6 +81,8 @@ class Held(NamedTuple):
     text: str
     why_no_plan: tuple[str, ...] = ()
     scope: str = ""
+    comes: str = ""
+    """What this service does about it by itself, once it has held for the policy's minutes; "": nothing, or it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +117,8 @@ class ClusterFacts:
     reach: Reach = Reach.UNSEEN
     reach_why: str = ""
     """Why the cluster can't be observed."""
+    silent_since_ms: int = 0
+    """Since when, while `reach` is `SILENT`."""
     observation: ClusterObservation | None = None
     stale_ms: int = 240_000
     """From this age on an observation is old, even if the cluster answered then."""
@@ -162,6 +170,17 @@ class ClusterFacts:
     def unsure(self) -> bool:
         """Whether another process may drive the cluster, and is to get the kill switch: this service could not bring it."""
         return self.role is ServiceRole.IDLE and not self.words.known and not self.unanswered
+
+    @property
+    def unanswered_since_ms(self) -> int | None:
+        """Since when the cluster has not answered this service's executor; None: it answers, or another process drives it.
+
+        An executor without open moves asks nothing: then it is known by the observations that fail.
+        """
+        if self.open_moves and self.execution is not None:
+            return self.execution.silent_since_ms
+        ours = self.role in (ServiceRole.DRIVES, ServiceRole.IDLE)
+        return self.silent_since_ms if ours and self.reach is Reach.SILENT else None
 
     @property
     def age(self) -> Age:

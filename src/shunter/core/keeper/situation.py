@@ -21,7 +21,7 @@ from shunter.core.keeper.cluster_facts import (
 )
 from shunter.core.wording import counted, told_time
 from shunter.model.keeper import MENDED, Condition, Hold
-from shunter.model.service import UNBEGUN, OrderKind, ProposalState, Refusal
+from shunter.model.service import UNBEGUN, KeptProposal, OrderKind, ProposalState, Refusal
 
 
 class ClusterSeverity(Enum):
@@ -79,7 +79,7 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
     execution = facts.execution
     moves, moves_at_ms = facts.age, observed_at_ms
     if execution is not None:
-        moves_at_ms = execution.silent_since_ms
+        moves_at_ms = facts.unanswered_since_ms
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
     return ClusterSituation(
@@ -181,10 +181,7 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
     if facts.lost_pause:
-        yield (
-            ClusterSeverity.CRITICAL,
-            f"{facts.lost_pause}; `shunter resume --service SERVICE` here takes this message away",
-        )
+        yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}{_since_lost(facts)}"
     yield from _of_the_service(facts)
     if facts.observation is not None:
         yield from _seen(facts.observation, "" if facts.age is Age.CURRENT else "when last observed, ")
@@ -199,6 +196,14 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.NOTE, _stands_by(facts)
     if facts.role is ServiceRole.OBSERVES:
         yield ClusterSeverity.NOTE, OBSERVED
+
+
+def _since_lost(facts: ClusterFacts) -> str:
+    """What became of a pause that never reached the cluster, and what can be done."""
+    seen = "`shunter resume --service SERVICE` here takes this message away"
+    if facts.role is ServiceRole.STANDBY:
+        return f", and another service drives it: give it there; {seen}"
+    return f", so it is not in force: pause again, or {seen}"
 
 
 def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -280,7 +285,8 @@ def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         if execution.silent_since_ms is not None:
             yield ClusterSeverity.WARNING, "the cluster does not answer the executor"
         if execution.stuck:
-            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now"
+            why = f": {execution.why_stuck}" if execution.why_stuck else ""
+            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now{why}"
         yield ClusterSeverity.NOTE, f"{counted(execution.open, 'move')} open"
     elif facts.open_moves:
         yield ClusterSeverity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
@@ -322,7 +328,11 @@ def _driving(facts: ClusterFacts) -> str:
         verb = "is" if execution.open == 1 else "are"
         opened = f"{counted(execution.open, 'move')} of {_purpose(facts)} {verb}"
         if execution.paused == execution.open:
-            return f"nothing moves: {opened} paused" + ("" if paused is None else f" by {paused.who}")
+            by = "" if paused is None else f" by {paused.who}"
+            if execution.copying:
+                goes_on = counted(execution.copying, "copy under way ends", "copies under way end")
+                return f"no step begins: {opened} paused{by}; {goes_on} by themselves, slowly"
+            return f"nothing moves: {opened} paused{by}"
         if paused is not None:
             return f"{opened} being paused by {paused.who}"
         if execution.silent_since_ms is not None:
@@ -336,9 +346,20 @@ def _driving(facts: ClusterFacts) -> str:
     if coming is not None:
         held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
         return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
+    starting = next((each for each in facts.proposals if each.state is ProposalState.STARTING), None)
+    if starting is not None:
+        return begins(starting)
     scopes = {each.scope for each in (() if facts.observation is None else facts.observation.conditions)}
     holds = [_told_hold(hold) for hold in facts.held if hold.scope in scopes]
-    return "; ".join(["this service moves nothing", *holds])
+    kept_back = {hold.scope for hold in facts.held}
+    seen = () if facts.observation is None else facts.observation.conditions
+    comes = dict.fromkeys(each.comes for each in seen if each.comes and each.scope not in kept_back)
+    return "; ".join(["this service moves nothing", *comes, *holds])
+
+
+def begins(proposal: KeptProposal) -> str:
+    """What is done while a proposal is handed to the executor."""
+    return f"this service begins {proposal.id}"
 
 
 def _told_hold(hold: Hold) -> str:
@@ -371,9 +392,12 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
             told = {
                 ProposalState.WAITING: "waits for approval",
                 ProposalState.APPROVED: "is approved and begins once nothing holds it back",
-            }.get(each.state, "is being begun")
+                ProposalState.STARTING: "is being begun",
+            }.get(each.state, "has begun")
             held_back = f": {'; '.join(each.held_back)}" if each.held_back and each.state in UNBEGUN else ""
-            return f"{each.id} {told}{held_back}"
+            if each.state not in UNBEGUN and facts.role is not ServiceRole.DRIVES:
+                told = f"has begun, and this service does not carry it out: {facts.idle_why or STARTS}"
+            return f"proposal {each.id} {told}{held_back}"
     for hold in facts.held:
         if hold.scope == held.scope:
             return hold.told
@@ -403,6 +427,8 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     """
     name = facts.name
     throws, lifts = whole and kind is OrderKind.PAUSE, whole and kind is OrderKind.RESUME
+    if lifts and facts.lost_pause and facts.paused is None:
+        return None  # It says that its message was seen.
     if facts.role is ServiceRole.STANDBY:
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told

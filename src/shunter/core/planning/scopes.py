@@ -156,18 +156,26 @@ def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:
         else:
             gone.setdefault(at, []).append(board.replicas[at].tolist().index(index[offline.broker]))
     lost |= {at for at, slots in gone.items() if len(slots) == board.factors[at]}
-    undone += [
-        Undone(
-            f"{cluster.partition_name(at)} stays where it is",
-            "none of its replicas can lead: no live broker has all its data"
-            if (board.fitness[at] == Fitness.BEHIND).any()
-            else "all its replicas are offline: no broker has its data",
-        )
-        for at in sorted(lost)
-    ]
+    undone += [Undone(f"{cluster.partition_name(at)} stays where it is", _why_lost(board, at)) for at in sorted(lost)]
     undone += _staying(board, *_columns(excluded), _EXCLUDED)
     pairs = [(at, slot) for at, slots in sorted(gone.items()) if at not in lost for slot in sorted(slots)]
     return undone + _give_away(board, *_columns(pairs), Why.OFFLINE)
+
+
+def _why_lost(board: Board, at: int) -> str:
+    """Why nothing of a partition can be copied, and which broker brings its data back."""
+    cluster, facts = board.cluster, board.cluster.facts
+    behind = (board.fitness[at] == Fitness.BEHIND).any()
+    told = "none of its replicas can lead" if behind else "all its replicas are offline"
+    offline = board.replicas[at, board.fitness[at] == Fitness.OFFLINE].tolist()
+    in_sync = () if cluster.isr is None else cluster.isr[at].tolist()
+    holding = [broker for broker in offline if broker in in_sync] or offline
+    if not facts or not holding:
+        return f"{told}: no live broker has its data"
+    if down := [cluster.brokers[broker] for broker in holding if facts[broker].down]:
+        return f"{told}: start broker {' or '.join(map(str, down))}, which has its data"
+    failed = ", ".join(str(cluster.brokers[broker]) for broker in holding)
+    return f"{told}: its log dir on broker {failed} failed"
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:

@@ -37,16 +37,18 @@ STANDS = ("severity", "situation", "doing")
 """Facts of an event that say how the cluster stood just then, as every front end showed it."""
 
 
-def notify(receiver: Notifier, events: Sequence[HistoryEvent], left_out: int) -> None:
+def notify(receiver: Notifier, events: Sequence[HistoryEvent], left_out: int, sender: str = "") -> None:
     """Send one message about some events. `left_out` is the number of events before them that were never sent.
+
+    `sender`: the service that sends it, in words.
 
     Raises:
         DriverError: the receiver did not accept it; `.retriable` says whether trying again makes sense.
     """
     if receiver.kind is NotifierKind.COMMAND:
-        _run(receiver, events, left_out)
+        _run(receiver, events, left_out, sender)
     else:
-        _post(receiver, message(receiver.kind, events, left_out))
+        _post(receiver, message(receiver.kind, events, left_out, sender))
 
 
 def place_of(receiver: Notifier) -> str:
@@ -57,18 +59,20 @@ def place_of(receiver: Notifier) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-def message(kind: NotifierKind, events: Sequence[HistoryEvent], left_out: int) -> Any:
+def message(kind: NotifierKind, events: Sequence[HistoryEvent], left_out: int, sender: str = "") -> Any:
     """Make the document to post, in the form of the receiver's kind."""
     if kind is NotifierKind.ALERTMANAGER:
         # Of events with the same labels the last one counts.
-        alerts = {tuple(each["labels"].values()): each for each in (_alert(event, left_out) for event in events)}
+        alerts = {
+            tuple(each["labels"].values()): each for each in (_alert(event, left_out, sender) for event in events)
+        }
         return [*alerts.values()]
     last = events[-1]
     if kind is NotifierKind.SLACK:
-        return {"text": f"{_told(events, left_out)} ({_told_time(last.until_ms or last.at_ms)})"}
+        return {"text": f"{_told(events, left_out, sender)} ({_told_time(last.until_ms or last.at_ms)})"}
     documents = [_document(event) for event in events]
     whole = documents[0] if len(events) == 1 else _document(replace(last, kind=DIGEST, text=digest(events), subject=""))
-    return whole | {"left_out": left_out, "events": documents}
+    return whole | {"left_out": left_out, "service": sender, "events": documents}
 
 
 def _document(event: HistoryEvent) -> dict[str, Any]:
@@ -80,19 +84,20 @@ def _stands(event: HistoryEvent) -> dict[str, str]:
     return {name: str(event.facts.get(name, "")) for name in STANDS}
 
 
-def _alert(event: HistoryEvent, left_out: int) -> dict[str, Any]:
+def _alert(event: HistoryEvent, left_out: int, sender: str) -> dict[str, Any]:
     labels = {"alertname": "Shunter", "cluster": event.cluster, "kind": _about(event), "subject": event.subject}
     at = _told_time(event.at_ms)
-    alert = {"labels": labels, "annotations": {"summary": _told([event], left_out)}, "startsAt": at}
+    alert = {"labels": labels, "annotations": {"summary": _told([event], left_out, sender)}, "startsAt": at}
     return alert | ({"endsAt": _told_time(event.until_ms or event.at_ms)} if event.kind in _OVER else {})
 
 
-def _told(events: Sequence[HistoryEvent], left_out: int) -> str:
+def _told(events: Sequence[HistoryEvent], left_out: int, sender: str) -> str:
     """What happened, and how the cluster stood at the last of it, for people."""
     last, stands = events[-1], _stands(events[-1])
     text = digest(events)
     if stands["situation"]:
         text = f"{text}. {last.cluster}: {stands['severity']}: {stands['situation']}; {stands['doing']}"
+    text = f"{text} [{sender}]" if sender else text
     return f"{text} ({left_out} messages before this one were left out)" if left_out else text
 
 
@@ -150,9 +155,9 @@ def signature(secret: bytes, body: bytes, now_ms: int | None = None) -> dict[str
     return {"X-Shunter-Timestamp": at, "X-Shunter-Signature": f"sha256={mark}"}
 
 
-def _run(receiver: Notifier, events: Sequence[HistoryEvent], left_out: int) -> None:
+def _run(receiver: Notifier, events: Sequence[HistoryEvent], left_out: int, sender: str) -> None:
     """Run a command, with the message as JSON on its standard input and in variables of its environment."""
-    whole = message(NotifierKind.WEBHOOK, events, left_out)
+    whole = message(NotifierKind.WEBHOOK, events, left_out, sender)
     # An environment variable can't contain a zero byte, nor more than 128 KiB.
     told = {
         f"SHUNTER_{name.upper()}": str(whole[name]).replace("\0", "")[:MOST_VARIABLE]

@@ -179,13 +179,20 @@ class TestWhatIsTold:
     @pytest.mark.parametrize(
         ("state", "words"),
         [
-            (ProposalState.WAITING, "offline-waiting waits for approval"),
-            (ProposalState.APPROVED, "offline-approved is approved and begins once nothing holds it back"),
-            (ProposalState.STARTING, "offline-starting is being begun"),
+            (ProposalState.WAITING, "proposal offline-waiting waits for approval"),
+            (ProposalState.APPROVED, "proposal offline-approved is approved and begins once nothing holds it back"),
+            (ProposalState.STARTING, "proposal offline-starting is being begun"),
         ],
     )
     def test_a_condition_with_a_proposal(self, state: ProposalState, words: str) -> None:
         assert doing_about(DEAD, replace(LAB, proposals=(proposal(state, "broker-dead"),))) == words
+
+    def test_a_condition_with_a_proposal_that_this_service_does_not_carry_out(self) -> None:
+        left = replace(LAB, role=ServiceRole.IDLE, execution=None, idle_why="no broker answers")
+        running = replace(left, proposals=(proposal(ProposalState.RUNNING, "broker-dead"),))
+        assert doing_about(DEAD, running) == (
+            "proposal offline-running has begun, and this service does not carry it out: no broker answers"
+        )
 
     def test_a_condition_without_one(self) -> None:
         assert doing_about(BAND, LAB) == "another plan comes first"
@@ -208,6 +215,19 @@ class TestWhatIsTold:
         free = replace(LAB, proposals=(replace(night, held_back=()),))
         assert situation(free).doing.endswith("begins once nothing holds it back")
 
+    def test_what_begins_by_itself_is_told_before_it_does(self) -> None:
+        comes = "broker down: a plan begins by itself once it has held for 2 minutes"
+        seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD._replace(comes=comes),))
+        assert situation(replace(LAB, observation=seen)).doing == f"this service moves nothing; {comes}"
+        held = replace(LAB, observation=seen, holds=(HELD,))
+        assert "by itself once" not in situation(held).doing, "a hold keeps it back"
+
+    def test_moves_that_are_stuck_are_told_with_their_reason(self) -> None:
+        stuck = OpenExecution(23, stuck=23, why_stuck="t-0: it can't end without broker 5; `shunter rollback` ends it")
+        assert "23 moves can't end now: t-0: it can't end without broker 5" in told(
+            situation(replace(LAB, execution=stuck))
+        )
+
     def test_moves_under_a_kill_switch(self) -> None:
         pausing = situation(replace(LAB, switch=THROWN, execution=OpenExecution(151, paused=7)))
         assert pausing.doing == "151 moves of a plan that was handed in are being paused by anna"
@@ -215,6 +235,10 @@ class TestWhatIsTold:
         assert paused.doing == "nothing moves: 102 moves of a plan that was handed in are paused by anna"
         by_name = situation(replace(LAB, execution=OpenExecution(3, paused=3)))
         assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in are paused"
+        copying = situation(replace(LAB, execution=OpenExecution(11, paused=11, copying=5)))
+        assert copying.doing == (
+            "no step begins: 11 moves of a plan that was handed in are paused; 5 copies under way end by themselves, slowly"
+        )
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
         assert some.doing.endswith("3 moves open, 2 of them paused")
         assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC (incident 12)"

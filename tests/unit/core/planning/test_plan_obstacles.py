@@ -147,6 +147,35 @@ def test_a_scope_that_takes_the_offline_replica_away_goes_on() -> None:
         assert made.undone == ()
 
 
+@pytest.mark.parametrize(
+    ("dead", "isr", "why"),
+    [
+        ((2,), [2], "all its replicas are offline: start broker 2, which has its data"),
+        ((1, 2), None, "all its replicas are offline: start broker 1 or 2, which has its data"),
+        ((1, 2), [2], "all its replicas are offline: start broker 2, which has its data"),
+        ((2,), [2, 1], "none of its replicas can lead: start broker 2, which has its data"),
+    ],
+)
+def test_a_partition_that_is_offline_as_a_whole_names_the_dead_broker_that_has_its_data(
+    dead: tuple[int, ...], isr: list[int] | None, why: str
+) -> None:
+    replicas = [1, 2] if len(dead) > 1 or (isr is not None and len(isr) > 1) else [2]
+    cluster = with_dead(cluster_of(["a"] * 4, [("t", replicas, 100)], min_isr=[1]), *dead)
+    if isr is not None:
+        row = [isr[0], *[ABSENT] * (cluster.replicas.shape[1] - 1)]
+        cluster = replace(cluster, isr=np.array([row], cluster.replicas.dtype))
+    made = plan(cluster, PlanRequest(Scope.OFFLINE))
+    assert changed(made) == {}
+    assert ("t-0 stays where it is", why) in made.undone
+
+
+def test_a_partition_whose_only_log_dir_failed_says_so() -> None:
+    cluster = with_dead(cluster_of(["a"] * 4, [("t", [2], 100)], min_isr=[1]))
+    failed = replace(cluster, offline=np.array([[2]], cluster.replicas.dtype))
+    made = plan(failed, PlanRequest(Scope.OFFLINE))
+    assert made.undone == (("t-0 stays where it is", "all its replicas are offline: its log dir on broker 2 failed"),)
+
+
 def test_of_two_offline_replicas_both_go_or_none() -> None:
     cluster = cluster_of(["a"] * 5, [("t", [0, 1, 2], 100)], min_isr=[1])
     both = plan(with_dead(cluster, 0, 1), PlanRequest(Scope.OFFLINE))

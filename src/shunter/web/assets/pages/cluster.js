@@ -21,7 +21,7 @@ const MEASURES = {
 function stateOf(broker) {
   if (!broker.live) return { kind: "bad", told: broker.barred === "is fenced" ? "fenced" : "down" };
   if (broker.offline) return { kind: "bad", told: `${count(broker.offline, "replica")} offline` };
-  if (broker.safe_to_remove) return { kind: "good", told: "empty, safe to remove" };
+  if (broker.safe_to_remove) return { kind: "good", told: "empty: safe to remove" };
   if (broker.drained) return { kind: "watch", told: "being drained" };
   if (broker.replaced_by !== null) return { kind: "watch", told: `being replaced by ${broker.replaced_by}` };
   if (broker.frozen) return { kind: "still", told: "frozen" };
@@ -47,9 +47,9 @@ const Wagon = memo(({ broker, measure, most, chosen, roomy }) => {
     title="broker ${broker.id}: ${state.told}; ${measure.label.toLowerCase()} ${told}${flags && `; ${flags}`}">
     <span class="load" style=${{ transform: `scaleY(${Math.min(1, share)})` }}></span>
     <span class="id">${broker.id}</span>
-    ${roomy && html`<span class="more"><b>${broker.live ? told : state.told}</b>${measure === MEASURES.disk && broker.bytes_in !== null && html`<small>${rate(broker.bytes_in)} in, ${rate(broker.bytes_out)} out</small>`}<small>${broker.live ? `${number(broker.replicas)} replicas, leads ${number(broker.leaders)}` : `${number(broker.replicas)} replicas`}</small></span>`}
+    ${roomy && html`<span class="more"><b>${broker.live && !broker.safe_to_remove ? told : state.told}</b>${measure === MEASURES.disk && broker.bytes_in !== null && html`<small>${rate(broker.bytes_in)} in, ${rate(broker.bytes_out)} out</small>`}<small>${broker.live ? `${number(broker.replicas)} replicas, leads ${number(broker.leaders)}` : `${number(broker.replicas)} replicas`}</small></span>`}
     <span class="hidden">${state.told}, ${measure.label} ${told}, ${flags}</span>
-    <span class="flags" aria-hidden="true">${broker.receives ? `↓${roomy ? broker.receives : ""}` : ""}${broker.gives ? `↑${roomy ? broker.gives : ""}` : ""}${broker.live ? "" : "✕"}</span></button>`;
+    <span class="flags" aria-hidden="true">${broker.receives ? `↓${roomy ? broker.receives : ""}` : ""}${broker.gives ? `↑${roomy ? broker.gives : ""}` : ""}${broker.live ? "" : "✕"}${broker.safe_to_remove ? "✓" : ""}</span></button>`;
 });
 
 // What moves between brokers: a line from where replicas go to where they come, thicker for more of them.
@@ -204,7 +204,7 @@ function Conditions({ view, name }) {
   if (figures === "unknown") return html`<section class="panel"><h2>Conditions</h2><${Empty} title="Not known">${name} was not observed yet.</${Empty}></section>`;
   if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>Conditions</h2><${Empty} title="Healthy">No condition of the policy ${figures === "current" ? "holds" : "held when the cluster was last observed"}.</${Empty}></section>`;
   return html`<section class="panel"><h2>Conditions <small>${number(conditions.length)}</small></h2>${grouped(conditions).map(({ doing, kinds }) => html`<div class="reason" key=${doing}><ul class="conditions">${kinds.map((held) => html`<${Kind} key=${held[0].condition.condition} held=${held} />`)}</ul>
-      ${doing && html`<p class="because"><${Said} text=${/^[a-z-]+-[0-9a-f]+ /.test(doing) ? `Proposal ${doing}` : capital(doing)} /></p>`}</div>`)}
+      ${doing && html`<p class="because"><${Said} text=${/^\S+-\d+ /.test(doing) ? doing : capital(doing)} /></p>`}</div>`)}
     <${Prospects} prospects=${prospects} /></section>`;
 }
 
