@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.stuck import hold_up_of_others
 from shunter.core.own_topics import WORDS_TOPIC, shortage
 from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named
 from shunter.model.check_up import LOG_DIRS, MOVES, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
-from shunter.model.partition import EligibleLeaders, Replicas, TopicPartition
+from shunter.model.execution import ObservedPartition, ObservedTopic
+from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
 
 FULL = 0.85
 VERY_FULL = 0.95
@@ -99,7 +102,7 @@ def _brokers(seen: CheckUp) -> list[Finding]:
 
 
 _ELSEWHERE = (
-    "if it never comes back, `shunter plan --scope offline` gives its replicas other brokers "
+    "if it never comes back, `shunter plan --scope offline` gives replicas that a live broker has too other brokers "
     "(`--scope replace`: one broker in its place)"
 )
 
@@ -222,7 +225,10 @@ def _too_many(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "partitions", f"{told} ({named(extra)})", advice)
 
 
-_UNCLEAN = "`kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"
+_UNCLEAN = "; if that can't be done, `kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"
+_EMPTY = (
+    "; no UNCLEAN election: the live replica is one that a move adds, so it may be empty, and all records would be lost"
+)
 
 
 def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Finding]:
@@ -231,7 +237,8 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
     With eligible leader replicas (KIP-966) the ISR may be empty: then the ELR has every acknowledged record.
     """
     partitions = {(topic.name, number): part for topic in seen.topics for number, part in topic.partitions.items()}
-    kinds: dict[str, list[tuple[TopicPartition, Replicas]]] = {}
+    kinds: dict[tuple[str, str], list[tuple[TopicPartition, Replicas]]] = {}
+    up = {broker.broker for broker in seen.brokers}
     for tp in tps:
         told, isr = seen.eligible.get(tp, EligibleLeaders()), partitions[tp].isr
         kind, brokers = (
@@ -241,9 +248,9 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
             if told.elr
             else ("the last known leader", told.last_known)
         )
-        kinds.setdefault(kind if brokers else "", []).append((tp, brokers))
-    up = {broker.broker for broker in seen.brokers}
-    for kind, found in sorted(kinds.items()):
+        unclean = _unclean(seen, tp, partitions[tp], {each for each in partitions[tp].replicas if each not in brokers})
+        kinds.setdefault((kind if brokers else "", unclean), []).append((tp, brokers))
+    for (kind, unclean), found in sorted(kinds.items()):
         names = named(tp for tp, _brokers in found)
         what = f"{counted(len(found), 'partition')} with no leader: nobody can read or write there ({names})"
         needed = {broker for _tp, brokers in found for broker in brokers}
@@ -255,10 +262,20 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
             if kind
             else "start what is down: no replica is known to have every record"
         )
-        others = any(len(partitions[tp].replicas) > len(brokers) for tp, brokers in found)
-        yield Finding(
-            Level.PROBLEM, "partitions", what, f"{known}; if that can't be done, {_UNCLEAN}" if others else known
-        )
+        yield Finding(Level.PROBLEM, "partitions", what, f"{known}{unclean}")
+
+
+def _unclean(seen: CheckUp, tp: TopicPartition, partition: ObservedPartition, others: set[BrokerId]) -> str:
+    """What an unclean election does to a partition, to be put behind the way out; "": there is no replica for it.
+
+    `others`: its replicas that can't lead cleanly.
+    """
+    move = seen.ongoing.get(tp) or seen.ended.get(tp)
+    old = others.difference(() if move is None else move.adding)
+    live = {broker.broker for broker in seen.brokers if broker.broker in others}.difference(partition.offline)
+    if live and live.isdisjoint(old):
+        return _EMPTY
+    return _UNCLEAN if old else ""
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:
@@ -339,6 +356,12 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         advice = "`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends them where they are"
         found.append(Finding(Level.WARNING, "moves", told, advice))
     others = sorted(seen.ongoing.keys() - ours - journal.just_ended)
+    endless = {} if journal.claimant else _endless(seen, others)
+    if endless:
+        told = f"somebody else moves {counted(len(endless), 'partition')} that can't end now ({named(endless)})"
+        tp, why = next(iter(endless.items()))
+        found.append(Finding(Level.WARNING, "moves", told, f"{tp}: {why}"))
+        others = [tp for tp in others if tp not in endless]
     if others:
         told = f"somebody else moves {counted(len(others), 'partition')} ({named(others)})"
         advice = "wait for their end, or adopt them by `shunter execute --take-over`"
@@ -351,6 +374,16 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         told = f"somebody else copies {counted(len(copies), 'replica')} between log dirs of a broker ({'; '.join(copies[:NAMED])})"
         found.append(Finding(Level.NOTE, "moves", told, "wait for their end: `shunter list` shows how they stand"))
     return found
+
+
+def _endless(seen: CheckUp, tps: Sequence[TopicPartition]) -> dict[TopicPartition, str]:
+    """Reassignments of others that can't end now: why, and the way out. Shunter's controller goes around dead brokers."""
+    state = ExecutorState()
+    state.cluster.ongoing = seen.ongoing
+    state.cluster.brokers = {broker.broker: broker.rack for broker in seen.brokers}
+    state.cluster.topics = {topic.name: ObservedTopic(None, topic.partitions, topic.min_isr) for topic in seen.topics}
+    found = {} if seen.controlled_by == "Shunter" else {tp: hold_up_of_others(state, tp).stuck for tp in tps}
+    return {tp: why for tp, why in found.items() if why}
 
 
 def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:

@@ -236,6 +236,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "copied_bytes": int,
     "bytes_per_s": lambda value: None if value is None else int(value),
     "number": int,
+    "refused": int,
     "broker": int,
     "leader": int,
     "led_by": lambda value: None if value is None else int(value),

@@ -167,11 +167,12 @@ class ThrottleKey(NamedTuple):
 
 
 class PlanAccepted(NamedTuple):
-    """A plan was taken on; its moves follow."""
+    """A plan was taken on; its moves follow. `refused`: how many of its partitions were not taken on."""
 
     plan_id: str
     cluster_id: str
     options: ExecutionOptions
+    refused: int = 0
 
 
 class MoveAccepted(NamedTuple):

@@ -15,20 +15,20 @@ from shunter.model.execution import ExecutionOptions, MoveOrder, ObservedPartiti
 from shunter.model.partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
+BESIDE_3 = ObservedPartition((1, 2, 3), (1, 2), 1)
 
 
 class Cluster:
     """Broker 3 of t-0 is dead; `needs_all`: the controller is older than Kafka 4.3."""
 
-    def __init__(self, *, needs_all: bool) -> None:
-        self.needs_all = needs_all
+    def __init__(self, *, needs_all: bool, seen: ObservedPartition = BESIDE_3) -> None:
+        self.needs_all, self.seen = needs_all, seen
 
     async def list_reassignments(self) -> dict[TopicPartition, Any]:
         return {}
 
     async def observe_topics(self, _names: Sequence[str]) -> TopicsSeen:
-        seen = {0: ObservedPartition((1, 2, 3), (1, 2), 1)}
-        return TopicsSeen({"t": ObservedTopic(None, seen, 1)}, dict.fromkeys((1, 2, 4, 5)), 1, self.needs_all)
+        return TopicsSeen({"t": ObservedTopic(None, {0: self.seen}, 1)}, dict.fromkeys((1, 2, 4, 5)), 1, self.needs_all)
 
     async def observe_log_dirs(self, _asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
         return LogDirsSeen({(1, T0): ReplicaSize(100, "/a")}, {}, {}, {}, (1, 2, 4, 5))
@@ -60,6 +60,26 @@ async def test_what_never_ends_says_so_once(target: tuple[int, ...], held: str, 
     (move,) = (await told(target, needs_all=needs_all)).moves
     assert move.held_up[: len(held) or None] == held
     assert move.problem is None
+
+
+@pytest.mark.parametrize(
+    ("seen", "held"),
+    [
+        (ObservedPartition((3,), (), -1, (3,)), "broker 3, which is down: {}; start broker 3, which has its data"),
+        (ObservedPartition((3,), (3,), -1, (3,)), "broker 3, which is down: {}; start broker 3, which has its data"),
+        # Broker 1 is live, but not eligible: it would lead.
+        (ObservedPartition((3, 1), (), -1, (3,)), "broker 3, which is down: {}; start broker 3, which has its data"),
+        (
+            ObservedPartition((3, 6), (), -1, (3, 6)),
+            "brokers 3, 6, which are down: {}; start broker 3 or start broker 6, whichever has its data",
+        ),
+    ],
+)
+async def test_where_no_live_broker_has_the_data_it_has_to_come_back(seen: ObservedPartition, held: str) -> None:
+    """An outsider's find: "`shunter plan --scope offline` gives offline replicas other brokers first": that leaves it."""
+    cluster = cast("Any", Cluster(needs_all=False, seen=seen))
+    found = await dry_run(cluster, ExecutorState(), [MoveOrder(T0, (4,))], ExecutionOptions())
+    assert found.moves[0].held_up == f"it can't end without {held.format('no live broker has all records')}"
 
 
 async def test_shunters_controller_goes_its_own_way() -> None:

@@ -18,11 +18,14 @@ from shunter.app.executor.throttles import Cleared
 from shunter.cli import main
 from shunter.cli.execution.bars import drawn
 from shunter.cli.execution.display import PlainLines, sentence, shortened
+from shunter.cli.execution.execute import show_taken
 from shunter.cli.execution.options import parse_rate
+from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
 from shunter.errors import FormatError
 from shunter.model.execution import ThrottleKey
 from shunter.model.notice import Notice
+from shunter.model.partition import TopicPartition
 from shunter.views.execution import ExecutionView, MoveRow
 
 
@@ -45,6 +48,15 @@ def test_a_plain_line_has_its_time_and_is_not_said_twice(capsys: pytest.CaptureF
     said = capsys.readouterr().out.splitlines()
     assert [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in said] == ["nobody answers", "broker 5 is gone"]
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in said)
+
+
+def test_what_is_not_taken_on_of_a_plan_is_said_before_the_first_step(capsys: pytest.CaptureFixture[str]) -> None:
+    """An outsider's find: it was said at the end of the execution, hours later."""
+    refused = MoveResult(TopicPartition("t", 1), "broker 9 is not a live broker")
+    show_taken(PlainLines(), PlanReply(None, (MoveResult(TopicPartition("t", 0), None), refused)))
+    assert capsys.readouterr().out.endswith(" t-1 was not taken on: broker 9 is not a live broker\n")
+    show_taken(PlainLines(), PlanReply("nothing of the plan can be moved", (refused,)))
+    assert capsys.readouterr().out == "", "the end of the session says it at once"
 
 
 def test_what_holds_moves_up_is_said_when_it_begins_or_changes_and_ever_more_rarely(

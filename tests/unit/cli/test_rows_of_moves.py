@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from shunter.app.executor.under_way import move_row
@@ -52,3 +54,5 @@ def test_moves_are_summed_up_with_the_price_of_a_rollback() -> None:
     assert told_others([row]) == (
         "1 move is under way that the journal does not have: 4 B of 10 B; a rollback copies 10 B"
     )
+    told = "2 moves are under way that the journal does not have: 8 B of 20 B; 1 can't end now"
+    assert told_others([row, replace(row, stuck="it can't end without broker 5")]) == told

@@ -32,6 +32,7 @@ from shunter.wire.reassignments import MoveDetail
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 MOVING = MoveDetail((1, 2), (3, 2), "moving", "waits for broker 3 to catch up", (1, 2, 3))
 NOBODY = RequestRejected(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "nothing is under way")
+WITHOUT_3 = ObservedPartition((1, 2, 3), (1, 2), 1)
 AT = ("--bootstrap-server", "k:9092")
 
 
@@ -42,6 +43,9 @@ class Cluster:
     shunters: bool = True
     moves: dict[TopicPartition, PartitionReassignment] = field(default_factory=dict)
     sent: list[tuple[dict[TopicPartition, Replicas | None], AlterOptions]] = field(default_factory=list)
+    seen: ObservedPartition = WITHOUT_3
+    refusal: Exception | None = None
+    """What a cancel of a move under way is answered."""
 
     def close(self) -> None: ...
 
@@ -53,7 +57,7 @@ class Cluster:
             return self.list_moves(tps)
 
         async def observe_topics(_names: object) -> TopicsSeen:
-            seen = dict.fromkeys((0, 1), ObservedPartition((1, 2, 3), (1, 2), 1))
+            seen = dict.fromkeys((0, 1), self.seen)
             return TopicsSeen({"t": ObservedTopic(None, seen)}, {1: None, 2: None}, 1, needs_all=False)
 
         async def observe_log_dirs(_asked: object) -> LogDirsSeen:
@@ -81,7 +85,8 @@ class Cluster:
         self, changes: Mapping[TopicPartition, Replicas | None], options: AlterOptions
     ) -> dict[TopicPartition, Exception | None]:
         self.sent.append((dict(changes), options))
-        return {tp: NOBODY if target is None and tp not in self.moves else None for tp, target in changes.items()}
+        cancels = {tp: self.refusal if tp in self.moves else NOBODY for tp, target in changes.items() if target is None}
+        return dict.fromkeys(changes) | cancels
 
 
 @pytest.fixture
@@ -204,7 +209,37 @@ def test_another_controller_cancels_and_knows_no_pause(cluster: Cluster) -> None
     assert "the controller cancels: all new replicas go, also those in sync" in done.stderr
     paused = said("pause", "t-0", "--yes")
     assert (paused.exit_code, len(cluster.sent)) == (ExitCode.REFUSED, 1)
+    assert (
+        "the controller is not Shunter's: it knows no pause. dead brokers or log dirs hold up 1 move" in paused.stderr
+    )
+    assert "`shunter rollback t-0` cancels it; `shunter execute --take-over`" in paused.stderr
+    cluster.moves[T0] = cluster.moves[T0]._replace(replicas=(1, 2), adding=(2,), removing=())
+    paused = said("pause", "t-0", "--yes")
     assert "the controller is not Shunter's: it knows no pause. `shunter rollback` cancels such a move" in paused.stderr
+
+
+def test_a_move_whose_only_replica_is_dead_is_told_with_the_broker_to_start_and_no_rollback(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    """An outsider's find on 4.4.0: taken on in silence, "a rollback is instant", and Kafka refused the rollback."""
+    cluster.shunters = False
+    cluster.seen = ObservedPartition((5, 2), (), -1, (5,))
+    cluster.moves = {T1: PartitionReassignment((5, 2), (2,), (5,), None)}
+    told = (
+        "t-1: it can't end without broker 5, which is down: no live broker has all records; start broker 5, which has"
+    )
+    out = "its data; Kafka refuses a rollback until then"
+    done = said("submit", plan_of(tmp_path, (T1, [2])), "--yes")
+    assert f"{told} {out}" in done.stdout
+    cluster.refusal = RequestRejected(
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT, "it would require an unclean leader election"
+    )
+    refused = said("rollback", "t-1", "--yes")
+    assert refused.exit_code == ExitCode.REFUSED
+    assert f"{told} {out}" in refused.stdout
+    relaxed = said("relax", "t-1", "--yes")
+    assert f"{told} {out}" in relaxed.stderr
+    assert "`shunter rollback" not in relaxed.stderr
 
 
 def test_names_that_do_not_move_are_told_by_the_controller(cluster: Cluster) -> None:

@@ -402,6 +402,28 @@ def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("isr", "way"), [((), "; Kafka refuses a rollback until then"), ((5,), "; `shunter rollback t-0` cancels it")]
+)
+def test_a_move_from_a_dead_broker_is_not_to_be_waited_for_and_its_empty_replica_not_to_be_elected(
+    isr: tuple[int, ...], way: str
+) -> None:
+    """An outsider's find: "wait for their end", and an election that would have lost all records."""
+    moving = {T0: OngoingReassignment((5, 2), (2,), (5,))}
+    seen = replace(WELL, topics=topic(1, ObservedPartition((5, 2), isr, -1, (5,))), ongoing=moving)
+    seen = replace(seen, eligible={T0: EligibleLeaders((), (5,))})
+    leaderless = next(each.advice for each in bad(seen) if each.check == "partitions")
+    assert leaderless.startswith("start broker 5: it is")
+    assert "no UNCLEAN election: the live replica is one that a move adds" in leaderless
+    assert "kafka-leader-election" not in leaderless
+    (move,) = [each for each in bad(seen) if each.check == "moves"]
+    assert (move.level, move.text) == (Level.WARNING, "somebody else moves 1 partition that can't end now (t-0)")
+    assert move.advice.startswith("t-0: it can't end without broker 5, which is down: no live broker has all records; ")
+    assert move.advice.endswith(way)
+    (theirs,) = [each for each in bad(replace(seen, controlled_by="Shunter")) if each.check == "moves"]
+    assert "wait for their end" in theirs.advice
+
+
+@pytest.mark.parametrize(
     ("partition", "told"),
     [
         (ObservedPartition((1, 2, 3), (1, 2), 1, (3,)), True),

@@ -110,6 +110,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
         "throttle": execution.options.throttle,
         "throttles": execution.throttles,
         "counts": counts_of(execution),
+        "refused": execution.refused,
         "copied_bytes": execution.copied_bytes,
         "turned": [{"kind": order.kind.value, "by": order.given_by} for order in execution.turned],
         "moves": [

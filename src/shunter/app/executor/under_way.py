@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from shunter.core.executor.state import CurrentStep, ExecutorState, Move, ObservedCluster
-from shunter.core.executor.stuck import HoldUp, hold_up, told_held_up
+from shunter.core.executor.state import ExecutorState, ObservedCluster
+from shunter.core.executor.stuck import HoldUp, hold_up_of_others, told_held_up
 from shunter.core.under_way import told_copy
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
@@ -14,7 +14,6 @@ from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Direction, MoveOrder, OngoingReassignment
 from shunter.model.log_dirs import LogDirCopies, LogDirCopy
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.model.reassignment import Strategy
 from shunter.views.execution import MoveRow
 
 if TYPE_CHECKING:
@@ -135,12 +134,7 @@ def _hold_ups(state: ExecutorState, moves: Moves) -> Iterator[tuple[TopicPartiti
     for tp, move in moves.items():
         if move.detail is None:
             state.cluster.ongoing[tp] = OngoingReassignment(move.replicas, move.adding, move.removing)
-            before = tuple(broker for broker in move.replicas if broker not in move.adding)
-            step = CurrentStep(1, before, move.target, "", cancels=False, begun_at_ms=0, accepted=True)
-            whole = Strategy.ALL_AT_ONCE
-            theirs = Move(tp, None, before, move.target, whole, 0, (), adopted=True, accepted_at_ms=0, current=before)
-            theirs.step = step
-            yield tp, hold_up(state, theirs, ours=False)
+            yield tp, hold_up_of_others(state, tp)
 
 
 async def sizes_of(admin: KafkaPythonAdmin, moves: Moves) -> dict[tuple[BrokerId, TopicPartition], int]:

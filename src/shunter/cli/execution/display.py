@@ -205,7 +205,10 @@ def told_others(rows: Sequence[MoveRow]) -> str:
         sum(each)
         for each in zip(*((row.copied_bytes, row.total_bytes, row.rollback_bytes) for row in rows), strict=True)
     )
+    stuck = sum(bool(row.stuck) for row in rows)
     rollback = f"a rollback copies {told_bytes(back)}" if back else "a rollback is instant"
+    if stuck:
+        rollback = f"{stuck} can't end now"  # Whether a rollback is possible stands with the move.
     count = counted(len(rows), "move is", "moves are")
     return f"{count} under way that the journal does not have: {told_bytes(copied)} of {told_bytes(total)}; {rollback}"
 

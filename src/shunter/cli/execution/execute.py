@@ -6,6 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -146,12 +147,6 @@ async def run_session(
             if counted is not None:
                 counted(view)
 
-        def taken(plan: PlanReply) -> None:
-            if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
-                display.notice(Notice("held-up", "the plan", told))
-            for told in told_thin((move.tp, move.thin) for move in plan.moves):
-                display.notice(Notice("thin", "the plan", told))
-
         urgent = work.command is not None
         async with open_session(target, display.notice, forever=forever, urgent=urgent) as session:
             interruption = Interruption(
@@ -159,11 +154,24 @@ async def run_session(
             )
             interruption.install()
             try:
-                ended = await drive(session, work, on_view=seen, on_plan=taken, leave=leave, forever=forever)
+                ended = await drive(
+                    session, work, on_view=seen, on_plan=partial(show_taken, display), leave=leave, forever=forever
+                )
             finally:
                 interruption.remove()
         display.quiet()
     return _told(ended, as_json=as_json)
+
+
+def show_taken(display: Display, plan: PlanReply) -> None:
+    """Tell, before the first step, what of a plan was not taken on, and what may not go well of the rest."""
+    for move in plan.moves if plan.error is None else ():  # A plan that is refused as a whole ends the session.
+        if move.refused is not None:
+            display.notice(Notice("not-taken", str(move.tp), f"{move.tp} was not taken on: {move.refused}"))
+    if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
+        display.notice(Notice("held-up", "the plan", told))
+    for told in told_thin((move.tp, move.thin) for move in plan.moves):
+        display.notice(Notice("thin", "the plan", told))
 
 
 def _told(ended: Ended, *, as_json: bool) -> int:
@@ -287,4 +295,13 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
     return int(ExitCode.REFUSED)
 
 
-__all__ = ["Interruption", "carry_out", "execute", "executor", "require_consent", "run_session", "told_order"]
+__all__ = [
+    "Interruption",
+    "carry_out",
+    "execute",
+    "executor",
+    "require_consent",
+    "run_session",
+    "show_taken",
+    "told_order",
+]

@@ -80,6 +80,7 @@ def _row(execution: Execution) -> dict[str, Any]:
         "began": _clock(execution.began_at_ms),
         "ended": None if ended is None else _clock(ended),
         "outcome": [f"{count} {name}" for name, count in sorted(counts_of(execution).items())],
+        "refused": execution.refused,
         "copied_bytes": execution.copied_bytes,
         "throttle": ["none" if rate is None else rate for rate in execution.throttles if execution.throttles != [None]],
     }
@@ -95,6 +96,8 @@ def told_execution(execution: Execution, *, copied: bool = True) -> str:
     ended = execution.ended_at_ms
     took = "goes on" if ended is None else f"took {told_ms(max(0, ended - execution.began_at_ms))}"
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts_of(execution).items()))
+    if execution.refused:
+        counts += f", {execution.refused} not taken on"
     parts = [f"{began}, {took}", counts, *([f"{told_bytes(execution.copied_bytes)} copied"] if copied else [])]
     if execution.throttles != [None]:
         rates = ["none" if rate is None else f"{told_bytes(rate)}/s" for rate in execution.throttles]

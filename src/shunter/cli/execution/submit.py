@@ -170,9 +170,10 @@ def turn_others(
     """
     shunters = session.is_shunters()
     if not shunters and verb not in ALL_CAN:
+        way_out = session.held_up(partitions) or "`shunter rollback` cancels such a move"
         raise SubmitRefused(
-            f"{named(partitions)}: not in the journal, and the controller is not Shunter's: it knows no {verb}. `shunter"
-            " rollback` cancels such a move; `shunter execute --take-over` with a plan of it adopts it"
+            f"{named(partitions)}: not in the journal, and the controller is not Shunter's: it knows no {verb}. {way_out};"
+            " `shunter execute --take-over` with a plan of it adopts it"
         )
     meant = session.moves(partitions)
     told = f"{named(partitions)}: not in the journal, so another tool or `shunter submit` began this"
@@ -184,7 +185,8 @@ def turn_others(
         results = session.turn(_MODES[verb], partitions)
     refused = {tp: why for tp, why in results.items() if why is not None}
     text = f"{len(results) - len(refused):,} of {counted(len(results), 'partition')}: {verb} taken on by the controller"
-    return say_order(text, refused, accepted=len(refused) < len(results), as_json=as_json)
+    held = session.held_up(list(refused)) if refused and not shunters else ""
+    return say_order(text, refused, accepted=len(refused) < len(results), as_json=as_json, held_up=held)
 
 
 _MODES = {

@@ -47,6 +47,8 @@ class Execution:
 
     Rates that `--throttle-floor` led to meanwhile are not among them.
     """
+    refused: int = 0
+    """How many partitions of its plans were not taken on."""
     cordons: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
     """The former `cordoned.log.dirs` of brokers, if the execution changed it and left it changed; "": not set."""
 
@@ -94,6 +96,7 @@ class Past:
                 number = len(self.found) + 1
                 self.found.append(Execution(number, entry.at_ms, [], record.options, self._state.moves, entry.sequence))
             self.found[-1].plans.append(record.plan_id)
+            self.found[-1].refused += record.refused
             self._throttled(record.options.throttle)
         elif isinstance(record, CommandTaken) and self.found:
             self._ordered(record.command, entry.at_ms)

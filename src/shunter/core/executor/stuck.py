@@ -14,16 +14,18 @@ from typing import NamedTuple, TypeVar
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.judgement import order_after_cancel
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import CurrentStep, ExecutorState, Move
+from shunter.core.spare_replicas import OFFLINE_FIRST
 from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
-from shunter.model.partition import BrokerId, Replicas, TopicPartition
+from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
+from shunter.model.reassignment import Strategy
 
 _Told = TypeVar("_Told")
+_NO_SOURCE = "no live broker has all records"
 SHAPES = 1_000
 """What is foretold of so many moves that stand differently is remembered."""
-OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
 
 def stuck(state: ExecutorState, move: Move) -> str | None:
@@ -58,15 +60,60 @@ class HoldUp(NamedTuple):
     """Why it may not end."""
 
 
+def hold_up_of_others(state: ExecutorState, tp: TopicPartition) -> HoldUp:
+    """What keeps a reassignment that another tool asked Apache's controller for from ending. Pre: it is under way."""
+    ongoing = state.cluster.ongoing[tp]
+    before = tuple(broker for broker in ongoing.replicas if broker not in ongoing.adding)
+    beside = (Strategy.ALL_AT_ONCE, 0, (), True, 0, before)
+    move = Move(tp, None, before, ongoing.target, *beside)
+    move.step = CurrentStep(1, before, ongoing.target, "", cancels=False, begun_at_ms=0, accepted=True)
+    return hold_up(state, move, ours=False)
+
+
 def hold_up(state: ExecutorState, move: Move, *, ours: bool = True) -> HoldUp:
     """What keeps a move from ending, whoever began it. `ours`: this executor's; any other can only be cancelled."""
     why = stuck(state, move)
     if why is not None:
-        return HoldUp(f"{why}; {way_out(state, move) if ours else f'`shunter rollback {move.tp}` cancels it'}")
+        return HoldUp(f"{why}; {way_out(state, move) if ours else _cancel(state, move)}")
     seen = state.cluster.partition(move.tp)
     if not move.open or seen is None or not state.cluster.brokers:
         return HoldUp()
     return HoldUp("", _doubt(state, move) if state.cluster.broken or _is_ill(state, move, seen) else "")
+
+
+def _cancel(state: ExecutorState, move: Move) -> str:
+    """How a move that can't end, and that the executor does not drive, is ended.
+
+    Apache's KRaft controller refuses a cancel after which no replica would be in sync: that needs an unclean election.
+    """
+    seen = state.cluster.partition(move.tp)
+    assert seen is not None, "of a partition that was not seen it is not known that its move can't end"
+    if any(broker in move.current for broker in seen.isr):
+        return f"`shunter rollback {move.tp}` cancels it"
+    if sources := _sources(state, move, seen):
+        return f"{_told_start(state, sources)}; Kafka refuses a rollback until then"
+    return f"Kafka refuses a rollback until one of its former replicas {list(move.current)} is in sync"
+
+
+def _told_start(state: ExecutorState, sources: Replicas) -> str:
+    """How one of these replicas, of which one has all records, comes back."""
+    live = state.cluster.brokers
+    ways = [f"start broker {broker}" for broker in sources if broker not in live]
+    ways += [f"mend the log dir of broker {broker} that failed" for broker in sources if broker in live]
+    return f"{' or '.join(ways)}, {'which has its data' if len(ways) == 1 else 'whichever has its data'}"
+
+
+def _sources(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
+    """The replicas of which one has to come back, because no live broker has all records; (): one has them.
+
+    With eligible leader replicas (KIP-966) the ISR may be empty. A live replica that is eligible would lead.
+    """
+    able = _able(state, move, seen)
+    if seen.leader != NO_LEADER or not able.isdisjoint(seen.isr):
+        return ()
+    adding = () if move.step is None else move.step.adding
+    known = seen.isr or tuple(broker for broker in seen.replicas if broker not in adding)
+    return tuple(broker for broker in known if broker not in able)
 
 
 def _doubt(state: ExecutorState, move: Move) -> str:
@@ -131,6 +178,8 @@ def held_up(state: ExecutorState, move: Move) -> str:
     tp, known = move.tp, state.cluster.needs_all
     seen = state.cluster.partition(tp)
     ill = seen is not None and _is_ill(state, move, seen)
+    if seen is not None and ill and (sources := _sources(state, move, seen)):
+        return f"it can't end without {_named(state, tp, sources)}: {_NO_SOURCE}; {_told_start(state, sources)}"
     for sure in (True, False) if ill else ():
         _steps, waits = on_paper(state, move, needs_all=bool(known) if sure else known is not False)
         missing = "" if waits is None else _named(state, tp, waits.brokers)
@@ -198,7 +247,12 @@ def endless_step(state: ExecutorState, move: Move) -> str:
     step = move.step
     if step is None or step.cancels:
         return ""
-    known = state.cluster.needs_all
+    known, seen = state.cluster.needs_all, state.cluster.partition(move.tp)
+    late = (
+        () if seen is None else tuple(each for each in needed_by(step, needs_all=bool(known)) if each not in seen.isr)
+    )
+    if seen is not None and late and _sources(state, move, seen):
+        return "can't end"
     if _named(state, move, needed_by(step, needs_all=bool(known))):
         return "can't end"
     return "may not end" if _named(state, move, needed_by(step, needs_all=known is not False)) else ""
@@ -269,8 +323,11 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     step, able = move.step, _able(state, move, seen)
     whole, closed = _needs_all(state, move, seen), state.closed()
     paper = partial(ahead, live=able, min_isr=min_isr, needs_all=whole, closed=closed)
+    sources = _sources(state, move, seen)
     if step is None:
         chosen = choose(move, seen, live, min_isr, closed=closed)
+        if sources and isinstance(chosen, Waits):
+            return Waits(chosen.reason, sources, 1)
         return chosen if isinstance(chosen, Waits) else paper(move, seen.replicas)[1]
     turned = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(turned, Waits):
@@ -283,6 +340,8 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     dead = [broker for broker in late if broker not in able]
     if dead:
         return Waits(f"its step needs broker {', '.join(map(str, dead))} in sync", late, len(late))
+    if late and sources:
+        return Waits(_NO_SOURCE, sources, 1)
     if turned is not None and turned.cancels:
         # Apache's cancel keeps what an older target had added and this step's target removes.
         after += tuple(

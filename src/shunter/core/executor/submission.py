@@ -117,7 +117,8 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
             judged.results.append(MoveResult(order.tp, None, instead, endless, _thin(state, order, taken)))
             moves.extend(taken)
     if moves:
-        accepted = PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options))
+        refused = sum(result.refused is not None for result in judged.results)
+        accepted = PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options), refused)
         judged.records = [*close_ended(state), accepted, *moves]
     return judged
 

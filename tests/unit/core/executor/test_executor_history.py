@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from apache_yard import Rig, Yard
 
+from shunter.cli.execution.history import told_execution
 from shunter.core.executor.history import executions, reverse
 from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome
 from shunter.model.partition import TopicPartition
@@ -81,3 +82,13 @@ def test_every_throttle_that_was_asked_for_is_told() -> None:
     rig.settle(catching_up=False, rounds=12)
     (found,) = executions(rig.journal)
     assert found.throttles == [5_000_000, 2_000_000, None, 1_000_000]
+
+
+def test_what_was_not_taken_on_of_a_plan_is_counted() -> None:
+    """An outsider's find: an execution with a partition that it refused had "1 done" alone."""
+    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (1, 3)), ("t", 1, (1, 9)))
+    rig.settle()
+    (execution,) = executions(rig.journal)
+    assert (execution.refused, rig.outcomes()) == (1, {T0: Outcome.DONE})
+    assert "· 1 done, 1 not taken on ·" in told_execution(execution)

@@ -489,3 +489,20 @@ def test_a_rollback_to_a_broker_that_others_cordoned_is_told_as_stuck() -> None:
     lifts = "`kafka-configs --alter --entity-type brokers --entity-name 1 --delete-config cordoned.log.dirs` lifts that"
     assert stuck(state, turned_to(move, Direction.BACK)) == told + lifts
     assert stuck(state, turned_to(move, Direction.STOP)) is None
+
+
+def test_a_copy_from_a_dead_broker_names_it_and_what_is_left_in_the_cluster() -> None:
+    rig = Rig(Yard({"t": [(5,)]}))
+    rig.submit(("t", 0, (2,)))
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.yard.partitions[T0].adding == (2,)
+    assert stuck_row(rig) == ""
+    rig.yard.kill(5)
+    rig.settle(catching_up=False, rounds=40)
+    assert stuck_row(rig) == (
+        "it can't end without broker 5, which is down: no live broker has all records; `shunter stop --leave` gives it"
+        " up, and leaves a reassignment in the cluster that can't end"
+    )
+    rig.yard.revive(5)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
