@@ -27,7 +27,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("brokers", _brokers(seen)),
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
-        ("quorum", [] if seen.quorum is None else [judge_quorum(seen.quorum)]),
+        ("quorum", _quorum(seen)),
         ("partitions", [*_partitions(seen), *_too_many(seen, journal)]),
         ("min.insync.replicas", _min_isr(seen)),
         ("disks", _disks(seen, journal)),
@@ -74,7 +74,27 @@ def _unread(seen: CheckUp) -> list[Finding]:
     return [
         Finding(Level.WARNING, "unread", f"{what} could not be looked at: {why}", "put that right and look again")
         for what, why in seen.unread
+        if what not in seen.unanswered
     ]
+
+
+def _quorum(seen: CheckUp) -> list[Finding]:
+    if not seen.unanswered:
+        return [] if seen.quorum is None else [judge_quorum(seen.quorum)]
+    hung = [each.broker for each in seen.brokers if each.silent]
+    cut = [
+        each.broker for each in seen.brokers if not each.silent and any(at.used and at.problem for at in each.listeners)
+    ]
+    gone = [*cut, *(each.broker for each in seen.fenced if each.problem)]
+    told = (
+        f"no controller answers ({', '.join(seen.unanswered)}): a leader of the metadata quorum that hangs, or a majority "
+        "of its voters that is gone; until one leads nothing is elected, moved or changed, and what is shown below is of "
+        "before"
+    )
+    ways = [f"restart what hangs: broker {named(sorted(hung))}"] if hung else []
+    ways += [f"start broker {named(sorted(gone))}"] if gone else []
+    advice = "; ".join([*ways, "start each controller that is down", "then look again"])
+    return [Finding(Level.PROBLEM, "quorum", told, advice)]
 
 
 def _brokers(seen: CheckUp) -> list[Finding]:
@@ -83,12 +103,13 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for partition in topic.partitions.values():
             lost.update(broker for broker in partition.replicas if broker not in up)
+    fences = "" if seen.unanswered else "; the controller fences it when its heartbeats stay away"
     silent = [
         Finding(
             Level.PROBLEM,
             "brokers",
             f"broker {broker.broker} is listed as live, and {broker.listeners[0].problem}",
-            "look at its process and its host; the controller fences it when its heartbeats stay away",
+            f"look at its process and its host{fences}",
         )
         for broker in seen.brokers
         if broker.silent
