@@ -9,9 +9,16 @@ import pytest
 
 from shunter.app.executor.dry_run import DryRun, dry_run
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
-from shunter.model.execution import ExecutionOptions, MoveOrder, ObservedPartition, ObservedTopic, ReplicaSize
+from shunter.model.execution import (
+    ExecutionOptions,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    ReplicaSize,
+    ThrottleKey,
+)
 from shunter.model.partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -32,6 +39,9 @@ class Cluster:
 
     async def observe_log_dirs(self, _asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
         return LogDirsSeen({(1, T0): ReplicaSize(100, "/a")}, {}, {}, {}, (1, 2, 4, 5))
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        return SettingsSeen(dict.fromkeys(keys), dict.fromkeys(keys))
 
 
 async def told(target: tuple[int, ...], *, needs_all: bool, goes_around: bool = False) -> DryRun:
