@@ -72,6 +72,13 @@ async def test_what_never_ends_says_so_once(target: tuple[int, ...], held: str, 
     assert move.problem is None
 
 
+async def test_a_rollback_onto_a_dead_broker_needs_it() -> None:
+    (move,) = (await told((1, 2, 4), needs_all=False)).moves
+    assert [step.needs for step in move.steps] == [(3,)]
+    (kept,) = (await told((1, 4, 3), needs_all=False)).moves
+    assert [step.needs for step in kept.steps] == [()], "broker 3 keeps its replica"
+
+
 async def test_shunters_controller_goes_its_own_way() -> None:
     (move,) = (await told((1, 4, 3), needs_all=False, goes_around=True)).moves
     assert move.held_up == ""

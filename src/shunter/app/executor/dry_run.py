@@ -38,11 +38,15 @@ from shunter.model.reassignment import Strategy
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant."""
+    """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant.
+
+    `needs`: the brokers that it would copy to, and that are down.
+    """
 
     replicas: Replicas
     copied_bytes: int
     rollback_bytes: int
+    needs: Replicas = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +219,7 @@ def _planned(
             after,
             sum(broker not in before for broker in after) * move.size_bytes,
             sum(broker not in after for broker in move.original) * move.size_bytes,
+            tuple(each for each in move.original if each not in after and each not in state.cluster.brokers),
         )
         for before, after in pairwise((move.current, *sets))
     )
