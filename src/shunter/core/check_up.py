@@ -290,7 +290,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
         (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),
         (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all", raised),
         (worn, Level.WARNING, "can lose no replica now: no more are in sync than min.insync.replicas", healed),
-        (alone, Level.NOTE, "with one replica: what it has is gone with its broker", raised),
+        (alone, Level.NOTE, "with one replica: what it has is gone with its broker", "raise their replication"),
     )
     return [
         Finding(level, "min.insync.replicas", f"{counted(len(names), 'topic')} {told} ({named(names)})", advice)
@@ -364,6 +364,7 @@ def _moves(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
 
 def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
     found: list[Finding] = []
+    at_rest = seen.at_rest and not journal.moves
     if journal.owed_to:
         told = f"throttles are owed to {journal.owed_to}"
         found.append(Finding(Level.WARNING, "throttles", told, "`shunter status` says how they are given back"))
@@ -374,12 +375,12 @@ def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
             advice = "who drives the cluster under another journal restores its own; look again when that has ended"
             return [*found, Finding(Level.NOTE, "throttles", told, advice)]
         told = f"{counted(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
-        level, advice = (Level.WARNING, _FORGOTTEN) if seen.at_rest else (Level.NOTE, _NEEDED)
+        level, advice = (Level.WARNING, _FORGOTTEN) if at_rest else (Level.NOTE, _NEEDED)
         found.append(Finding(level, "throttles", told, advice))
     if seen.partial:
         told = f"brokers differ about {counted(len(seen.partial), 'throttle')} of topics: {'; '.join(seen.partial[:NAMED])}"
         advice = "`shunter throttles clear` sets it on every broker, and takes it away again"
-        advice = advice if seen.at_rest else f"when nothing moves any more, {advice}"
+        advice = advice if at_rest else f"when nothing moves any more, {advice}"
         found.append(Finding(Level.WARNING, "throttles", told, advice))
     return found
 

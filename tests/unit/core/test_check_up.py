@@ -343,6 +343,18 @@ def test_a_controller_that_does_not_answer_is_a_problem_with_the_brokers_to_star
     assert "the controller fences it" not in " ".join(each.advice for each in bad(lost))
 
 
+def test_throttles_beside_open_moves_that_nobody_drives_are_not_to_be_cleared() -> None:
+    left = CheckedJournal("/j", moves=(OpenMove(T0, (1, 2), (1, 3), "paused", "forward"),))
+    _undriven, throttles = bad(replace(WELL, throttles=(RATE,)), left)
+    assert (throttles.level, throttles.check) == (Level.NOTE, "throttles")
+    assert "shunter throttles clear" not in throttles.advice
+
+
+def test_a_topic_with_one_replica_needs_no_lower_min_insync() -> None:
+    (found,) = bad(replace(WELL, topics=topic(1, ObservedPartition((1,), (1,), 1))))
+    assert found.advice == "raise their replication"
+
+
 def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
     reader = frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"})
     seen = replace(

@@ -530,6 +530,11 @@ def test_a_throttle_of_others_that_the_limit_is_raised_above_is_told() -> None:
     rig.settle(catching_up=False, rounds=100)
     assert yard.settings[low] == "2000"
     assert rig.core.book.lower_in_force == {low: 2_000}
+    rig.notices.clear()
+    rig.crash()
+    rig.settle(catching_up=False, rounds=100)
+    told = [notice.text for notice in rig.notices if notice.kind == "throttle-lower"]
+    assert [each.partition("it stays, ")[2] for each in told] == ["and `shunter throttles clear` removes it"]
 
 
 def test_settings_are_read_anew_for_each_execution() -> None:

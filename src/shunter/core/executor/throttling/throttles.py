@@ -390,7 +390,7 @@ def _note_lower(
     # A limit that was raised above their rate left their rate in force.
     back = {key: loan.before for key, loan in state.throttles.items() if key in wanted and loan.value == loan.before}
     lower |= lower_than({key: wanted[key] for key in back}, back, {})
-    if lower != book.lower_in_force and (told := told_lower(lower, book.own)):
+    if lower != book.lower_in_force and (told := told_lower(lower, {**book.own, **back})):
         out.notices.append(Notice("throttle-lower", "", told))
     book.lower_in_force = lower
     shared = shared_lists(theirs, book.own)
