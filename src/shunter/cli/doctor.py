@@ -60,9 +60,9 @@ async def _doctor(target: Target, *, as_json: bool) -> int:
         counts = {level.value: sum(finding.level is level for finding in findings) for level in Level}
         say_json({"event": "end", "exit": int(code), "cluster": seen.cluster_id, "counts": counts})
         return int(code)
-    brokers = len(seen.brokers)
+    by = "not known" if seen.controller is None else seen.controller
     click.echo(
-        f"cluster {seen.cluster_id}: {counted(brokers, 'broker')}, controller {seen.controller}, {seen.controlled_by}"
+        f"cluster {seen.cluster_id}: {counted(len(seen.brokers), 'broker')}, controller {by}, {seen.controlled_by}"
     )
     for line in finding_lines(findings):
         click.echo(line)

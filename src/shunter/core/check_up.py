@@ -31,7 +31,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("brokers", _brokers(seen)),
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
-        ("quorum", [] if seen.quorum is None else [judge_quorum(seen.quorum)]),
+        ("quorum", _quorum(seen)),
         ("partitions", [*_own_topics(seen, journal), *_partitions(seen), *_too_many(seen, journal)]),
         ("min.insync.replicas", _min_isr(seen)),
         ("disks", _disks(seen, journal)),
@@ -78,7 +78,27 @@ def _unread(seen: CheckUp) -> list[Finding]:
     return [
         Finding(Level.WARNING, "unread", f"{what} could not be looked at: {why}", "put that right and look again")
         for what, why in seen.unread
+        if what not in seen.unanswered
     ]
+
+
+def _quorum(seen: CheckUp) -> list[Finding]:
+    if not seen.unanswered:
+        return [] if seen.quorum is None else [judge_quorum(seen.quorum)]
+    hung = [each.broker for each in seen.brokers if each.silent]
+    cut = [
+        each.broker for each in seen.brokers if not each.silent and any(at.used and at.problem for at in each.listeners)
+    ]
+    gone = [*cut, *(each.broker for each in seen.fenced if each.problem)]
+    told = (
+        f"no controller answers ({', '.join(seen.unanswered)}): a leader of the metadata quorum that hangs, or a majority "
+        "of its voters that is gone; until one leads nothing is elected, moved or changed, and what is shown below is of "
+        "before"
+    )
+    ways = [f"restart what hangs: broker {named(sorted(hung))}"] if hung else []
+    ways += [f"start broker {named(sorted(gone))}"] if gone else []
+    advice = "; ".join([*ways, "start each controller that is down", "then look again"])
+    return [Finding(Level.PROBLEM, "quorum", told, advice)]
 
 
 def _brokers(seen: CheckUp) -> list[Finding]:
@@ -87,12 +107,13 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     for topic in seen.topics:
         for partition in topic.partitions.values():
             lost.update(broker for broker in partition.replicas if broker not in up)
+    fences = "" if seen.unanswered else "; the controller fences it when its heartbeats stay away"
     silent = [
         Finding(
             Level.PROBLEM,
             "brokers",
             f"broker {broker.broker} is listed as live, and {broker.listeners[0].problem}",
-            "look at its process and its host; the controller fences it when its heartbeats stay away",
+            f"look at its process and its host{fences}",
         )
         for broker in seen.brokers
         if broker.silent
@@ -298,7 +319,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
         (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),
         (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all", raised),
         (worn, Level.WARNING, "can lose no replica now: no more are in sync than min.insync.replicas", healed),
-        (alone, Level.NOTE, "with one replica: what it has is gone with its broker", raised),
+        (alone, Level.NOTE, "with one replica: what it has is gone with its broker", "raise their replication"),
     )
     return [
         Finding(level, "min.insync.replicas", f"{counted(len(names), 'topic')} {told} ({named(names)})", advice)
@@ -388,6 +409,7 @@ def _endless(seen: CheckUp, tps: Sequence[TopicPartition]) -> dict[TopicPartitio
 
 def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
     found: list[Finding] = []
+    at_rest = seen.at_rest and not journal.moves
     if journal.owed_to:
         told = f"throttles are owed to {journal.owed_to}"
         found.append(Finding(Level.WARNING, "throttles", told, "`shunter status` says how they are given back"))
@@ -398,12 +420,12 @@ def _throttles(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
             advice = "who drives the cluster under another journal restores its own; look again when that has ended"
             return [*found, Finding(Level.NOTE, "throttles", told, advice)]
         told = f"{counted(len(seen.throttles), 'throttle')} that no execution restores: {listed}"
-        level, advice = (Level.WARNING, _FORGOTTEN) if seen.at_rest else (Level.NOTE, _NEEDED)
+        level, advice = (Level.WARNING, _FORGOTTEN) if at_rest else (Level.NOTE, _NEEDED)
         found.append(Finding(level, "throttles", told, advice))
     if seen.partial:
         told = f"brokers differ about {counted(len(seen.partial), 'throttle')} of topics: {'; '.join(seen.partial[:NAMED])}"
         advice = "`shunter throttles clear` sets it on every broker, and takes it away again"
-        advice = advice if seen.at_rest else f"when nothing moves any more, {advice}"
+        advice = advice if at_rest else f"when nothing moves any more, {advice}"
         found.append(Finding(Level.WARNING, "throttles", told, advice))
     return found
 

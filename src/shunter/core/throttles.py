@@ -12,6 +12,8 @@ replica is listed and whose broker has a rate.
 The controller sets no throttle, and `shunter submit` refuses one: nothing would take it away. A journalled setting is given back as it was, unless another tool changed it since:
 then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`): it
 may guard the brokers. Shunter's lists put its moves under such a rate, so dry runs, notices and the ETA name it (`told_lower`).
+Without a throttle Shunter sets no list: then a dry run names the rates that others' lists put its copies under
+(`listed_anyway`). Somebody's list `*` puts ordinary replication under Shunter's rate: `told_shared`.
 Apache's tool overwrites it, and so does its drop-in.
 """
 
@@ -130,19 +132,48 @@ def lower_than(
     return {key: int(rate) for key, rate in theirs.items() if rate.isdigit() and int(rate) < int(wanted[key])}
 
 
+_RATE_OF = {LEADER_REPLICAS: LEADER_RATE, FOLLOWER_REPLICAS: FOLLOWER_RATE}
+
+
+def listed_anyway(wanted: Mapping[ThrottleKey, str], own: Mapping[ThrottleKey, str | None]) -> set[ThrottleKey]:
+    """The rates of brokers that hold wanted replicas because others' lists name them; arguments as for `respectful`."""
+    found: set[ThrottleKey] = set()
+    for key in wanted.keys() & own.keys():
+        theirs = {entry.strip() for entry in (own[key] or "").split(",")}
+        if key.setting in LISTS and theirs != {""}:
+            entries = [entry for entry in wanted[key].split(",") if entry in theirs or "*" in theirs]
+            found |= {ThrottleKey("broker", entry.partition(":")[2], _RATE_OF[key.setting]) for entry in entries}
+    return found
+
+
+def shared_lists(wanted: Iterable[ThrottleKey], own: Mapping[ThrottleKey, str | None]) -> frozenset[str]:
+    """Topics of which somebody's list names every replica, so that ordinary replication is under our rate too."""
+    return frozenset(key.name for key in wanted if key.setting in LISTS and (own.get(key) or "").strip() == "*")
+
+
+def told_shared(topics: Collection[str]) -> str:
+    """A sentence about topics of which all replicas are listed, and the ways out; "": there are none."""
+    if not topics:
+        return ""
+    which = f"topic{'s' if len(topics) > 1 else ''} {named(sorted(topics))} list{'' if len(topics) > 1 else 's'}"
+    told = f"{which} all replicas as throttled (somebody's `*`): ordinary replication shares the limit"
+    return f"{told}; `shunter throttles clear` takes it away, or give a higher limit"
+
+
 def told_rates(lower: Mapping[ThrottleKey, int]) -> str:
     """Rates of brokers in words: `broker 1 to 10 B/s, broker 2 to 1.0 kB/s`."""
     return named(sorted({f"{key.kind} {key.name} to {told_rate(rate)}" for key, rate in lower.items()}))
 
 
-def told_lower(lower: Mapping[ThrottleKey, int], own: Mapping[ThrottleKey, str | None]) -> str:
-    """A sentence about others' lower rates, and how they are lifted; "": there are none."""
+def told_lower(lower: Mapping[ThrottleKey, int], own: Mapping[ThrottleKey, str | None], *, limited: bool = True) -> str:
+    """A sentence about others' lower rates, and how they are lifted; "": there are none. `limited`: we have one too."""
     if not lower:
         return ""
     ways = ["`shunter throttles clear` removes it"] if any(own.get(key) for key in lower) else []
     if not all(own.get(key) for key in lower):
         ways.append("a rate that is not set at the broker itself is in the cluster's default or in `server.properties`")
-    return f"somebody else's throttle holds {told_rates(lower)}, less than ours: it stays, and {', and '.join(ways)}"
+    less = ", less than ours" if limited else ""
+    return f"somebody else's throttle holds {told_rates(lower)}{less}: it stays, and {', and '.join(ways)}"
 
 
 def cordons_for(knowing: Mapping[BrokerId, bool]) -> tuple[tuple[tuple[BrokerId, str], ...], str]:

@@ -12,8 +12,8 @@ from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
 from shunter.model.security.listeners import CertificateFault
 
-MOVES, LOG_DIRS = "moves", "log dirs of broker "
-"""How parts that could not be read begin, if they are the moves, or what a broker copies between its log dirs."""
+MOVES, QUORUM, FEATURES, LOG_DIRS = "moves", "the quorum", "features", "log dirs of broker "
+"""How the names of parts begin. Only the controller answers the first three; the last is of a broker."""
 
 
 class Level(Enum):
@@ -123,7 +123,8 @@ class CheckUp:
     """Everything that was seen. `unread`: (what could not be read, why)."""
 
     cluster_id: str
-    controller: BrokerId
+    controller: BrokerId | None
+    """None: it is not known, because nothing tells who leads the metadata quorum."""
     controlled_by: str
     """`Apache (KRaft)`, `Apache (ZooKeeper)`, `Apache` (it does not say which), or `Shunter`."""
     brokers: tuple[CheckedBroker, ...]
@@ -144,6 +145,8 @@ class CheckUp:
     quorum: Quorum | None = None
     """The metadata quorum; None: there is none, or it does not tell."""
     unread: tuple[tuple[str, str], ...] = ()
+    unanswered: tuple[str, ...] = ()
+    """Those parts that no controller answered, if it did not even tell the quorum; empty: one answers."""
     certificate: CertificateFault | None = None
     """That the certificate which this client shows to brokers expires soon."""
     ended: dict[TopicPartition, OngoingReassignment] = field(default_factory=dict[TopicPartition, OngoingReassignment])

@@ -9,9 +9,16 @@ import pytest
 
 from shunter.app.executor.dry_run import DryRun, dry_run
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
-from shunter.model.execution import ExecutionOptions, MoveOrder, ObservedPartition, ObservedTopic, ReplicaSize
+from shunter.model.execution import (
+    ExecutionOptions,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    ReplicaSize,
+    ThrottleKey,
+)
 from shunter.model.partition import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -32,6 +39,9 @@ class Cluster:
 
     async def observe_log_dirs(self, _asked: Mapping[int, Sequence[TopicPartition]]) -> LogDirsSeen:
         return LogDirsSeen({(1, T0): ReplicaSize(100, "/a")}, {}, {}, {}, (1, 2, 4, 5))
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        return SettingsSeen(dict.fromkeys(keys), dict.fromkeys(keys))
 
 
 async def told(target: tuple[int, ...], *, needs_all: bool, goes_around: bool = False) -> DryRun:
@@ -80,6 +90,13 @@ async def test_where_no_live_broker_has_the_data_it_has_to_come_back(seen: Obser
     cluster = cast("Any", Cluster(needs_all=False, seen=seen))
     found = await dry_run(cluster, ExecutorState(), [MoveOrder(T0, (4,))], ExecutionOptions())
     assert found.moves[0].held_up == f"it can't end without {held.format('no live broker has all records')}"
+
+
+async def test_a_rollback_onto_a_dead_broker_needs_it() -> None:
+    (move,) = (await told((1, 2, 4), needs_all=False)).moves
+    assert [step.needs for step in move.steps] == [(3,)]
+    (kept,) = (await told((1, 4, 3), needs_all=False)).moves
+    assert [step.needs for step in kept.steps] == [()], "broker 3 keeps its replica"
 
 
 async def test_shunters_controller_goes_its_own_way() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from shunter.app.executor.dry_run import dry_run
 from shunter.core.executor.state import ExecutorState
-from shunter.core.throttles import FOLLOWER_RATE
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.model.execution import (
@@ -69,6 +69,36 @@ async def test_a_lower_throttle_of_others_is_named_before_anything_begins(thrott
     lower = (await dry_run(cast("Any", Cluster()), ExecutorState(), orders, options)).lower
     assert (told in lower) if told else not lower
     assert ("`server.properties`" in lower) == (throttle == 1_000_000)
+
+
+class Listed(Cluster):
+    """Somebody's lists of topic t, beside his rates."""
+
+    def __init__(self, listed: str) -> None:
+        self.listed = listed
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        seen = await super().read_settings(keys)
+        lists = {key: self.listed for key in keys if key.setting == FOLLOWER_REPLICAS}
+        return SettingsSeen({**seen.own, **lists}, {**seen.effective, **lists})
+
+
+@pytest.mark.parametrize(("listed", "holds"), [("*", True), ("7:9, 0:3", True), ("1:3", False), ("", False)])
+async def test_without_a_throttle_others_rates_hold_what_their_lists_name(listed: str, *, holds: bool) -> None:
+    options, orders = ExecutionOptions(bandwidth=GB), [MoveOrder(TPS[0], (3,))]
+    found = await dry_run(cast("Any", Listed(listed)), ExecutorState(), orders, options)
+    told = "somebody else's throttle holds broker 3 to 1.0 kB/s: it stays, and `shunter throttles clear` removes it"
+    assert found.lower == (told if holds else "")
+    assert found.forecast.seconds == (10 * GB / 1_000 if holds else 10.0)
+
+
+async def test_a_list_of_everything_puts_ordinary_replication_under_our_throttle() -> None:
+    options, orders = ExecutionOptions(throttle=1_000), [MoveOrder(TPS[0], (3,))]
+    found = await dry_run(cast("Any", Listed("*")), ExecutorState(), orders, options)
+    assert found.lower == (
+        "topic t lists all replicas as throttled (somebody's `*`): ordinary replication shares the limit; "
+        "`shunter throttles clear` takes it away, or give a higher limit"
+    )
 
 
 async def problems(*orders: MoveOrder, share: float | None = None) -> tuple[list[str | None], tuple[int, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shunter.app.executor.dry_run import DryRun, PlannedMove
+from shunter.app.executor.dry_run import DryRun, PlannedMove, PlannedStep
 from shunter.app.executor.session import Target
 from shunter.cli.execution import execute
 from shunter.cli.execution.plan import show_sum
@@ -31,6 +31,15 @@ def test_what_a_dead_broker_holds_up_is_said_at_the_end_too(capsys: pytest.Captu
     show_sum(DryRun(moves, Forecast(1, 1.0, 1, guessed=False), 0))
     told = capsys.readouterr().out
     assert f"! dead brokers or log dirs hold up 2 moves, t-1, t-2: {why}\n" in told
+
+
+def test_a_rollback_onto_a_dead_broker_and_what_is_not_taken_on_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    gone = PlannedMove("t-0", (1, 2), (2, 3), 5, (PlannedStep((2, 3), 5, 5, (1,)),), None)
+    refused = PlannedMove("t-1", (), (2, 3), 0, (), "no such topic", taken=False)
+    show_sum(DryRun((gone, refused), Forecast(5, 1.0, 1, guessed=False), 5))
+    told = capsys.readouterr().out
+    assert told.startswith("1 partition (1 more not taken on), 5 B to copy")
+    assert told.endswith("a rollback copies 5 B at the most, and needs broker 1, which is down\n")
 
 
 def test_a_topic_that_the_first_execution_makes_is_announced(capsys: pytest.CaptureFixture[str]) -> None:

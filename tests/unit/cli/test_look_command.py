@@ -127,6 +127,18 @@ def test_why_a_move_is_stuck_stands_once_with_its_move(capsys: pytest.CaptureFix
         assert why.startswith("    it can't end without broker 5, which is down and part of its target; `shunter")
 
 
+def test_moves_that_are_stuck_for_reasons_of_their_own_are_counted_together(capsys: pytest.CaptureFixture[str]) -> None:
+    """An outsider's find: "no end: 1 stuck; 1 stuck"."""
+    state = ExecutorState(running=True)
+    state.cluster.brokers = {1: None}
+    state.cluster.topics["t"] = ObservedTopic(None, dict.fromkeys((0, 1), ObservedPartition((1,), (1,), 1)))
+    for number in (0, 1):
+        tp = TopicPartition("t", number)
+        state.moves[tp] = Move(tp, None, (1,), (5 + number,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
+    _show_moves(view_execution(state, Meter(), None, 1_000), Wanted((), (), ()))
+    assert capsys.readouterr().out.splitlines()[0].endswith("no end: 2 stuck")
+
+
 def test_a_watch_says_once_that_nothing_was_seen_yet(monkeypatch: pytest.MonkeyPatch, undriven: Path) -> None:
     """An outsider's find: `watch` began with "idle", and with it again each second, while the executor read."""
     holders = iter([LeaseHolder("one", "h", 1, 0)] * 4)

@@ -331,6 +331,41 @@ def test_throttles_of_who_drives_the_cluster_under_another_journal_are_not_to_be
     assert "shunter throttles clear" not in set_there.advice
 
 
+def test_a_controller_that_does_not_answer_is_a_problem_with_the_brokers_to_start() -> None:
+    hung = replace(broker(1, problem="does not answer within 2 s"), silent=True)
+    seen = replace(
+        WELL,
+        controller=None,
+        brokers=(hung, broker(2), broker(3, problem="refuses connections")),
+        fenced=(FencedBroker(4, "refuses connections"), FencedBroker(5, "")),
+    )
+    assert "the controller fences it" in next(each.advice for each in bad(seen) if "listed as live" in each.text)
+    lost = replace(
+        seen, unanswered=("the quorum", "moves"), unread=(("the quorum", "w"), ("moves", "w"), ("topics", "w"))
+    )
+    (quorum,) = [each for each in bad(lost) if each.check == "quorum"]
+    assert quorum.level is Level.PROBLEM
+    assert quorum.text.startswith(
+        "no controller answers (the quorum, moves): a leader of the metadata quorum that hangs"
+    )
+    way = "restart what hangs: broker 1; start broker 3, 4; start each controller that is down; then look again"
+    assert quorum.advice == way
+    assert [each.text for each in bad(lost) if each.check == "unread"] == ["topics could not be looked at: w"]
+    assert "the controller fences it" not in " ".join(each.advice for each in bad(lost))
+
+
+def test_throttles_beside_open_moves_that_nobody_drives_are_not_to_be_cleared() -> None:
+    left = CheckedJournal("/j", moves=(OpenMove(T0, (1, 2), (1, 3), "paused", "forward"),))
+    _undriven, throttles = bad(replace(WELL, throttles=(RATE,)), left)
+    assert (throttles.level, throttles.check) == (Level.NOTE, "throttles")
+    assert "shunter throttles clear" not in throttles.advice
+
+
+def test_a_topic_with_one_replica_needs_no_lower_min_insync() -> None:
+    (found,) = bad(replace(WELL, topics=topic(1, ObservedPartition((1,), (1,), 1))))
+    assert found.advice == "raise their replication"
+
+
 def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
     reader = frozenset({"DESCRIBE", "DESCRIBE_CONFIGS"})
     seen = replace(

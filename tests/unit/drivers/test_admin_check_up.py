@@ -214,9 +214,16 @@ async def test_a_controller_that_hangs_is_not_waited_for_and_nothing_is_guessed(
     monkeypatch.setattr(check_up, "HURRIED_S", 0.01)
     seen = await take_check_up(HangingCluster(set(), SilentClient()))
     assert {what for what, _why in seen.unread} == {"log dirs of broker 2", "moves", "the quorum", "features"}
-    assert seen.controlled_by == "Apache", "KRaft or ZooKeeper is not known"
+    assert (seen.controller, seen.controlled_by) == (None, "Apache"), "nor is KRaft or ZooKeeper"
+    assert seen.unanswered == ("the quorum", "moves", "features")
     assert [topic.name for topic in seen.topics] == ["t"]
     assert not seen.at_rest
+
+
+async def test_a_quorum_alone_that_is_not_told_is_no_controller_that_does_not_answer() -> None:
+    seen = await take_check_up(Cluster({"the quorum"}))
+    assert (seen.controller, seen.unanswered) == (None, ())
+    assert seen.ongoing
 
 
 class LeaderlessClient(Client):

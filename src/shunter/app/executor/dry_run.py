@@ -17,11 +17,20 @@ from shunter.core.executor.stuck import on_paper
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
 from shunter.core.executor.throttling.throttles import desired_settings
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
-from shunter.core.throttles import RATES, lower_than, told_lower
+from shunter.core.throttles import (
+    LISTS,
+    LOG_DIR_RATE,
+    RATES,
+    listed_anyway,
+    lower_than,
+    shared_lists,
+    told_lower,
+    told_shared,
+)
 from shunter.core.under_way import copies_among, told_copy
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.errors import DriverError
-from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.execution import ExecutionOptions, JournalEntry, MoveOrder, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -29,11 +38,15 @@ from shunter.model.reassignment import Strategy
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant."""
+    """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant.
+
+    `needs`: the brokers that it would copy to, and that are down.
+    """
 
     replicas: Replicas
     copied_bytes: int
     rollback_bytes: int
+    needs: Replicas = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +84,8 @@ class DryRun:
     """A plan on paper. `most_rollback_bytes`: the most that a rollback of everything copies, over all points.
 
     `unknown_room`: brokers that would get copies and don't say how much room they have. `makes`: the topic that the cluster
-    makes when an executor claims it for the first time; "": none. `lower`: a sentence about rates of others that hold below
-    the plan's; "": there are none.
+    makes when an executor claims it for the first time; "": none. `lower`: what others' throttles do to the plan's copies,
+    and the plan's to ordinary replication; "": nothing.
     """
 
     moves: tuple[PlannedMove, ...]
@@ -87,6 +100,10 @@ class DryRun:
         document = asdict(self)
         document["forecast"] = self.forecast._asdict()
         return document
+
+
+_UNLIMITED = 2**63 - 1
+"""Kafka's own value of a rate that is not set."""
 
 
 async def dry_run(
@@ -141,21 +158,37 @@ async def dry_run(
     ]
     bandwidth = options.bandwidth or options.throttle or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
-    expected = forecast(taken, bandwidth=bandwidth, learnt=state.learnt_rates, within=options.log_dir_throttle)
-    return DryRun(tuple(planned), expected, dearest, unknown, lower=await _lower(admin, state))
+    told, lower = await _throttled_by_others(admin, state)
+    within, learnt = options.log_dir_throttle, state.learnt_rates
+    expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower)
+    return DryRun(tuple(planned), expected, dearest, unknown, lower=told)
 
 
-async def _lower(admin: AdminClient, state: ExecutorState) -> str:
-    """A sentence about others' rates that would hold below those that the executor would set; "": there are none."""
-    wanted = {key: value for key, value in desired_settings(state).items() if key.setting in RATES}
-    wanted = {key: value for key, value in wanted.items() if key not in state.throttles}
+async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tuple[str, dict[ThrottleKey, int]]:
+    """What others' throttles do to the copies, and ours to ordinary replication, in words; and others' lower rates.
+
+    Without a throttle the executor sets no list: then only rates hold whose replicas somebody else's list names.
+    """
+    limited = state.limit is not None
+    if not limited:
+        state.limit = _UNLIMITED
+    wanted = {key: value for key, value in desired_settings(state).items() if key not in state.throttles}
+    if not limited:
+        state.limit = None
+    wanted = {key: value for key, value in wanted.items() if key.setting in (*RATES, *LISTS)}
     if not wanted:
-        return ""
+        return "", {}
     try:
         seen = await admin.read_settings(list(wanted))
     except DriverError as error:
-        return f"whether somebody else's throttle holds below ours is not known: {error}"
-    return told_lower(lower_than(wanted, seen.own, seen.effective), seen.own)
+        return f"whether somebody else's throttle holds these copies is not known: {error}", {}
+    lower = lower_than(wanted, seen.own, seen.effective)
+    if limited:
+        shared = told_shared(shared_lists(wanted, seen.own))
+        return "; ".join(filter(None, (told_lower(lower, seen.own), shared))), lower
+    listed = listed_anyway(wanted, seen.own)
+    lower = {key: rate for key, rate in lower.items() if key in listed or key.setting == LOG_DIR_RATE}
+    return told_lower(lower, seen.own, limited=False), lower
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:
@@ -186,6 +219,7 @@ def _planned(
             after,
             sum(broker not in before for broker in after) * move.size_bytes,
             sum(broker not in after for broker in move.original) * move.size_bytes,
+            tuple(each for each in move.original if each not in after and each not in state.cluster.brokers),
         )
         for before, after in pairwise((move.current, *sets))
     )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 import click
 
-from shunter.app.executor.dry_run import DryRun, PlannedMove
+from shunter.app.executor.dry_run import DryRun, PlannedMove, PlannedStep
 from shunter.app.executor.session import Target, lay_out
 from shunter.cli.execution.display import say_json
 from shunter.core.executor.capacity import told_unknown
 from shunter.core.executor.stuck import told_held_up
 from shunter.core.spare_replicas import told_thin
-from shunter.core.wording import counted, told_bytes, told_ms
+from shunter.core.wording import counted, named, told_bytes, told_ms
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
 SHOWN = 40
@@ -54,7 +54,8 @@ def _show_move(move: PlannedMove) -> None:
     click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}  {told_bytes(move.size_bytes)}")
     for number, step in enumerate(move.steps, start=1):
         back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
-        click.echo(f"  {number}. {list(step.replicas)}  copies {told_bytes(step.copied_bytes)}; rollback {back}")
+        copied = f"copies {told_bytes(step.copied_bytes)}"
+        click.echo(f"  {number}. {list(step.replicas)}  {copied}; rollback {back}{_told_needs([step])}")
     for broker, path in move.log_dirs:
         size = told_bytes(move.size_bytes)
         copied = f", copies {size} from another log dir; rollback copies {size} at the most"
@@ -63,6 +64,13 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
     for told in filter(None, (move.problem, move.held_up)):
         click.echo(f"  ! {told}")
+
+
+def _told_needs(steps: Iterable[PlannedStep]) -> str:
+    """That a rollback can't be while brokers are down to which it copies, to be put behind its price."""
+    down = sorted({broker for step in steps for broker in step.needs})
+    which = f"broker {down[0]}, which is" if len(down) == 1 else f"brokers {named(down)}, which are"
+    return f", and needs {which} down" if down else ""
 
 
 def show_sum(found: DryRun) -> None:
@@ -79,8 +87,11 @@ def show_sum(found: DryRun) -> None:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
+    taken = [move for move in found.moves if move.taken]
+    refused = f" ({len(found.moves) - len(taken)} more not taken on)" if len(taken) < len(found.moves) else ""
     click.echo(
-        f"{counted(len(found.moves), 'partition')}, {told_bytes(forecast.total_bytes)} to copy, at least "
+        f"{counted(len(taken), 'partition')}{refused}, {told_bytes(forecast.total_bytes)} to copy, at least "
         f"{told_ms(ceil(forecast.seconds) * 1000)} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
         f"a rollback copies {told_bytes(found.most_rollback_bytes)} at the most"
+        f"{_told_needs(step for move in taken for step in move.steps)}"
     )

@@ -48,7 +48,7 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     missing = _named(state, move, waits.brokers)
     if not missing or len(_able(state, move, seen).intersection(waits.brokers)) >= waits.missing:
         return None
-    return f"it can't end without {missing}{_why(move, waits)}"
+    return f"it can't end without {missing}{_why(move, waits, missing)}"
 
 
 class HoldUp(NamedTuple):
@@ -188,7 +188,7 @@ def held_up(state: ExecutorState, move: Move) -> str:
         stays = any(broker in move.current for broker in waits.brokers)
         way = OFFLINE_FIRST if stays else "name another broker in its place"
         if sure:
-            return f"it can't end without {missing}{_why(move, waits)}; {way}"
+            return f"it can't end without {missing}{_why(move, waits, missing)}; {way}"
         return _told_unknown(missing, way)
     return told_unsure(state, tp, tuple(broker for broker in move.goal if broker not in move.current))
 
@@ -204,10 +204,12 @@ def on_paper(
     return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed())
 
 
-def _why(move: Move, waits: Waits) -> str:
-    """Why a move needs the brokers that it waits for, to be put behind them."""
+def _why(move: Move, waits: Waits, missing: str) -> str:
+    """Why a move needs the brokers that it waits for, to be put behind them (`missing`), unless they say it."""
     wanted = move.direction is Direction.FORWARD and set(waits.brokers) <= set(move.goal)
-    return " and part of its target" if wanted else f": {waits.reason}"
+    if wanted:
+        return "" if missing.endswith(")") else " and part of its target"
+    return f": {waits.reason}"
 
 
 def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[BrokerId]) -> str:

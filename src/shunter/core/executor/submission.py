@@ -270,7 +270,7 @@ def _cordoned(
     Kafka refuses a target with a broker whose log dirs are all cordoned, even if the replica is there already (seen on
     4.4.0). It would do so in the middle of the execution. A broker whose cordon the plan changes is judged by that.
     """
-    out = "take that out of the broker's `cordoned.log.dirs`, or give the plan without it"
+    out = "take that out of the broker's `cordoned.log.dirs`; a plan can leave it out"
     wanted = dict(event.options.cordons)
     for broker in order.target if order.target != original else ():
         if broker in closed:

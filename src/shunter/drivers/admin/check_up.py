@@ -21,8 +21,10 @@ from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_
 from shunter.drivers.admin.settings import min_insync
 from shunter.errors import DriverError
 from shunter.model.check_up import (
+    FEATURES,
     LOG_DIRS,
     MOVES,
+    QUORUM,
     CheckedBroker,
     CheckedListener,
     CheckedLogDir,
@@ -63,6 +65,8 @@ class _Visit:
 
     admin: KafkaPythonAdmin
     unread: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    unanswered: list[str] = field(default_factory=list[str])
+    """Those of them that were not answered; a refusal is an answer."""
     hurried_s: float | None = None
     """How long an answer of the controller is waited for; None: as long as the client does."""
 
@@ -84,6 +88,8 @@ class _Visit:
             return await answer
         except DriverError as error:
             self.unread.append((what, str(error)))
+            if error.retriable:
+                self.unanswered.append(what)
             return otherwise
 
     async def of_controller(self, what: str, answer: Awaitable[Answer], otherwise: Answer) -> Answer:
@@ -93,6 +99,7 @@ class _Visit:
             async with asyncio.timeout(self.hurried_s):
                 return await self.noted(what, answer, otherwise)
         except TimeoutError:
+            self.unanswered.append(what)
             self.unread.append((what, f"it was not answered within {self.hurried_s:.1f} s, as a broker hangs"))
             return otherwise
 
@@ -128,8 +135,8 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     async with admin.apart(silent) as controller:
         (before, topics, ongoing), quorum, shunter = await asyncio.gather(
             _topics_and_moves(visit, controller),
-            visit.of_controller("the quorum", controller.quorum(), _UNTOLD),
-            visit.of_controller("features", controller.ask("features", "", is_shunters), False),
+            visit.of_controller(QUORUM, controller.quorum(), _UNTOLD),
+            visit.of_controller(FEATURES, controller.ask(FEATURES, "", is_shunters), False),
         )
     leaderless = [each.name for each in topics if any(part.leader < 0 for part in each.partitions.values())]
     eligible = await visit.part(
@@ -137,9 +144,11 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
     )
     told = "Apache" if quorum is _UNTOLD else "Apache (ZooKeeper)" if quorum is None else "Apache (KRaft)"
     own, known = described.get("authorized_operations"), None if quorum is _UNTOLD else quorum
+    by = None if quorum is _UNTOLD else int(described["controller_id"]) if quorum is None else quorum.leader
+    lost = {QUORUM, MOVES} <= set(visit.unanswered)
     return CheckUp(
         cluster_id=str(described["cluster_id"]),
-        controller=int(described["controller_id"]) if known is None else known.leader,
+        controller=by,
         controlled_by="Shunter" if shunter else told,
         brokers=tuple(brokers),
         topics=topics,
@@ -150,6 +159,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         clock_ahead_ms=None if known is None else known.ahead_ms,
         quorum=known,
         unread=tuple(dict.fromkeys(visit.unread)),
+        unanswered=tuple(what for what in (QUORUM, MOVES, FEATURES) if lost and what in visit.unanswered),
         fenced=fenced,
         certificate=admin.expiring_certificate,
     )

@@ -505,7 +505,8 @@ def who_answers(configuration: Mapping[str, Any], client: Any) -> str:
     if not any(found.values()):
         return told
     return (
-        f"{told}; if the controller was there, brokers forward requests to it for another half a minute: try again then"
+        f"{told}; if the controller was there, brokers forward requests to it for another half a minute: try again then; "
+        "if it stays so, the metadata quorum may have lost its majority: `shunter doctor`"
     )
 
 

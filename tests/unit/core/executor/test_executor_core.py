@@ -508,6 +508,16 @@ def test_a_lower_throttle_of_others_is_told_and_ours_takes_its_place_when_it_goe
     assert yard.settings == {}
 
 
+def test_a_list_of_others_that_puts_ordinary_replication_under_ours_is_told_once() -> None:
+    yard = Yard({"t": [(1, 2, 3)]})
+    yard.settings = {ThrottleKey("topic", "t", "follower.replication.throttled.replicas"): "*"}
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
+    rig.settle(catching_up=False, rounds=100)
+    (told,) = [notice.text for notice in rig.notices if notice.kind == "throttle-shared"]
+    assert told.startswith("topic t lists all replicas as throttled (somebody's `*`): ordinary replication shares")
+
+
 def test_a_throttle_of_others_that_the_limit_is_raised_above_is_told() -> None:
     yard = Yard({"t": [(1, 2, 3)]})
     low = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
@@ -520,6 +530,11 @@ def test_a_throttle_of_others_that_the_limit_is_raised_above_is_told() -> None:
     rig.settle(catching_up=False, rounds=100)
     assert yard.settings[low] == "2000"
     assert rig.core.book.lower_in_force == {low: 2_000}
+    rig.notices.clear()
+    rig.crash()
+    rig.settle(catching_up=False, rounds=100)
+    told = [notice.text for notice in rig.notices if notice.kind == "throttle-lower"]
+    assert [each.partition("it stays, ")[2] for each in told] == ["and `shunter throttles clear` removes it"]
 
 
 def test_settings_are_read_anew_for_each_execution() -> None:

@@ -457,6 +457,7 @@ def test_a_broker_whose_log_dir_failed_may_refuse_a_replica_and_that_is_said(*, 
     rig.settle(rounds=200)
     row = stuck_row(rig)
     assert f"a replica on broker {broken}, which makes none: log dir /disk1 of broker {broken} failed, where t-0" in row
+    assert ") and part of its target" not in row
     assert rig.core.state.moves[T0].waits.text == f"waits: broker {broken} makes no replica"
     rig.yard.without_log.clear()
     rig.settle()

@@ -368,7 +368,12 @@ GUESSED_BANDWIDTH = 50_000_000
 
 
 def forecast(
-    moves: Iterable[Move], *, bandwidth: int, learnt: Mapping[BrokerId, list[int]], within: int | None = None
+    moves: Iterable[Move],
+    *,
+    bandwidth: int,
+    learnt: Mapping[BrokerId, list[int]],
+    within: int | None = None,
+    others: Mapping[ThrottleKey, int] | None = None,
 ) -> Forecast:
     """The least time that a plan takes: the bytes of the broker that sends or receives most, over the bandwidth.
 
@@ -380,6 +385,7 @@ def forecast(
         bandwidth: Bytes per second that each broker can carry; 0: the median of what was learnt, else a guess.
         learnt: Rates of earlier executions, by broker.
         within: Bytes per second that each broker copies between its log dirs; None: as much as the bandwidth.
+        others: Other tools' rates that hold in the bandwidth's place where they are lower.
     """
     known = sorted(rate for rates in learnt.values() for rate in rates)
     guessed = bandwidth == 0 and not known
@@ -397,6 +403,8 @@ def forecast(
         source = move.current[0]
         outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
         total += move.size_bytes * len(new)
-    busiest = max((*incoming.values(), *outgoing.values()), default=0) / speed
+    held = zip((incoming, outgoing), lower_rates(others or {}), strict=True)
+    taken = (size / max(1.0, min(speed, low.get(each, speed))) for load, low in held for each, size in load.items())
+    busiest = max(taken, default=0.0)
     longest = max(placed.values(), default=0) / (within or speed)
     return Forecast(total + sum(placed.values()), max(busiest, longest), speed, guessed)

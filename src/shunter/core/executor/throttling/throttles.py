@@ -25,7 +25,9 @@ from shunter.core.throttles import (
     is_theirs,
     lower_than,
     respectful,
+    shared_lists,
     told_lower,
+    told_shared,
 )
 from shunter.model.execution import (
     JournalRecord,
@@ -71,6 +73,8 @@ class ThrottleBook:
     """When rates in force are read again; None: there are none."""
     lower_in_force: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
     """Other tools' rates that hold in place of the executor's, because they are lower; bytes per second."""
+    shared: frozenset[str] = frozenset()
+    """Topics of which another tool's list puts ordinary replication under the executor's rate too."""
 
     def fresh(self, key: ThrottleKey, now_ms: int) -> bool:
         """Whether a setting was read lately, and after this process wrote it."""
@@ -104,7 +108,7 @@ class ThrottleBook:
             for key in [key for key in known if key not in keys]:
                 del known[key]
         self.look_again_ms = None
-        self.lower_in_force = {}
+        self.lower_in_force, self.shared = {}, frozenset()
 
     def forget(self, key: ThrottleKey) -> None:
         """Forget a setting that the executor no longer holds: it has to be read before it is set again."""
@@ -381,14 +385,18 @@ def _note_lower(
     theirs: Sequence[ThrottleKey],
     out: Collected,
 ) -> None:
-    """Note which rates of other tools are lower than the rate that was asked for, and report them if they changed."""
+    """Note others' lower rates, and lists that put ordinary replication under ours; report both if they changed."""
     lower = lower_than({key: wanted[key] for key in theirs}, book.own, book.effective)
     # A limit that was raised above their rate left their rate in force.
     back = {key: loan.before for key, loan in state.throttles.items() if key in wanted and loan.value == loan.before}
     lower |= lower_than({key: wanted[key] for key in back}, back, {})
-    if lower != book.lower_in_force and (told := told_lower(lower, book.own)):
+    if lower != book.lower_in_force and (told := told_lower(lower, {**book.own, **back})):
         out.notices.append(Notice("throttle-lower", "", told))
     book.lower_in_force = lower
+    shared = shared_lists(theirs, book.own)
+    if shared - book.shared:
+        out.notices.append(Notice("throttle-shared", "", told_shared(shared)))
+    book.shared = shared
 
 
 def _due_again(book: ThrottleBook, hold: list[ThrottleKey], now_ms: int, out: Collected) -> list[ThrottleKey]:
