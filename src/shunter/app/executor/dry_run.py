@@ -170,12 +170,8 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
     Without a throttle the executor sets no list: then only rates hold whose replicas somebody else's list names.
     """
     limited = state.limit is not None
-    if not limited:
-        state.limit = _UNLIMITED
-    wanted = {key: value for key, value in desired_settings(state).items() if key not in state.throttles}
-    if not limited:
-        state.limit = None
-    wanted = {key: value for key, value in wanted.items() if key.setting in (*RATES, *LISTS)}
+    whole = desired_settings(state if limited else replace(state, limit=_UNLIMITED)).items()
+    wanted = {key: value for key, value in whole if key not in state.throttles and key.setting in (*RATES, *LISTS)}
     if not wanted:
         return "", {}
     try:
