@@ -19,9 +19,9 @@ from shunter.core.executor.throttling.throttles import desired_settings
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
 from shunter.core.throttles import (
     LISTS,
-    LOG_DIR_RATE,
     RATES,
-    listed_anyway,
+    UNLIMITED,
+    lower_anyway,
     lower_than,
     shared_lists,
     told_lower,
@@ -102,10 +102,6 @@ class DryRun:
         return document
 
 
-_UNLIMITED = 2**63 - 1
-"""Kafka's own value of a rate that is not set."""
-
-
 async def dry_run(
     admin: AdminClient,
     state: ExecutorState,
@@ -171,7 +167,7 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
     """
     limited = state.limit is not None
     if not limited:
-        state.limit = _UNLIMITED
+        state.limit = UNLIMITED
     wanted = {key: value for key, value in desired_settings(state).items() if key not in state.throttles}
     if not limited:
         state.limit = None
@@ -182,13 +178,9 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
         seen = await admin.read_settings(list(wanted))
     except DriverError as error:
         return f"whether somebody else's throttle holds these copies is not known: {error}", {}
-    lower = lower_than(wanted, seen.own, seen.effective)
-    if limited:
-        shared = told_shared(shared_lists(wanted, seen.own))
-        return "; ".join(filter(None, (told_lower(lower, seen.own), shared))), lower
-    listed = listed_anyway(wanted, seen.own)
-    lower = {key: rate for key, rate in lower.items() if key in listed or key.setting == LOG_DIR_RATE}
-    return told_lower(lower, seen.own, limited=False), lower
+    lower = (lower_than if limited else lower_anyway)(wanted, seen.own, seen.effective)
+    shared = told_shared(shared_lists(wanted, seen.own)) if limited else ""
+    return "; ".join(filter(None, (told_lower(lower, seen.own, limited=limited), shared))), lower
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:
