@@ -12,8 +12,8 @@ replica is listed and whose broker has a rate.
 The controller sets no throttle, and `shunter submit` refuses one: nothing would take it away. A journalled setting is given back as it was, unless another tool changed it since:
 then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`): it
 may guard the brokers. Shunter's lists put its moves under such a rate, so dry runs, notices and the ETA name it (`told_lower`).
-Without a throttle Shunter sets no list: then a dry run names the rates that others' lists put its copies under
-(`listed_anyway`). Somebody's list `*` puts ordinary replication under Shunter's rate: `told_shared`.
+Without a throttle Shunter sets no list: then dry runs and notices name the rates that others' lists put its copies
+under (`lower_anyway`). Somebody's list `*` puts ordinary replication under Shunter's rate: `told_shared`.
 Apache's tool overwrites it, and so does its drop-in.
 """
 
@@ -34,6 +34,8 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 CORDONED_LOG_DIRS = "cordoned.log.dirs"
 """No throttle, but a broker's setting that an execution changes by the same rules: journalled, and given back."""
 ALL_LOG_DIRS = "*"
+UNLIMITED = 2**63 - 1
+"""Kafka's own value of a rate that is not set."""
 RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
@@ -135,15 +137,23 @@ def lower_than(
 _RATE_OF = {LEADER_REPLICAS: LEADER_RATE, FOLLOWER_REPLICAS: FOLLOWER_RATE}
 
 
-def listed_anyway(wanted: Mapping[ThrottleKey, str], own: Mapping[ThrottleKey, str | None]) -> set[ThrottleKey]:
-    """The rates of brokers that hold wanted replicas because others' lists name them; arguments as for `respectful`."""
+def lower_anyway(
+    wanted: Mapping[ThrottleKey, str],
+    own: Mapping[ThrottleKey, str | None],
+    effective: Mapping[ThrottleKey, str | None],
+) -> dict[ThrottleKey, int]:
+    """As `lower_than`, of copies without a throttle of ours: only rates hold whose replicas somebody's list names.
+
+    `wanted`: the settings for `UNLIMITED`, so that its lists are the replicas that are copied.
+    """
     found: set[ThrottleKey] = set()
     for key in wanted.keys() & own.keys():
         theirs = {entry.strip() for entry in (own[key] or "").split(",")}
         if key.setting in LISTS and theirs != {""}:
             entries = [entry for entry in wanted[key].split(",") if entry in theirs or "*" in theirs]
             found |= {ThrottleKey("broker", entry.partition(":")[2], _RATE_OF[key.setting]) for entry in entries}
-    return found
+    lower = lower_than(wanted, own, effective)
+    return {key: rate for key, rate in lower.items() if key in found or key.setting == LOG_DIR_RATE}
 
 
 def shared_lists(wanted: Iterable[ThrottleKey], own: Mapping[ThrottleKey, str | None]) -> frozenset[str]:

@@ -19,9 +19,9 @@ from shunter.core.executor.throttling.throttles import desired_settings
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
 from shunter.core.throttles import (
     LISTS,
-    LOG_DIR_RATE,
     RATES,
-    listed_anyway,
+    UNLIMITED,
+    lower_anyway,
     lower_than,
     shared_lists,
     told_lower,
@@ -102,10 +102,6 @@ class DryRun:
         return document
 
 
-_UNLIMITED = 2**63 - 1
-"""Kafka's own value of a rate that is not set."""
-
-
 async def dry_run(
     admin: AdminClient,
     state: ExecutorState,
@@ -170,7 +166,7 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
     Without a throttle the executor sets no list: then only rates hold whose replicas somebody else's list names.
     """
     limited = state.limit is not None
-    whole = desired_settings(state if limited else replace(state, limit=_UNLIMITED)).items()
+    whole = desired_settings(state if limited else replace(state, limit=UNLIMITED)).items()
     wanted = {key: value for key, value in whole if key not in state.throttles and key.setting in (*RATES, *LISTS)}
     if not wanted:
         return "", {}
@@ -178,13 +174,9 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
         seen = await admin.read_settings(list(wanted))
     except DriverError as error:
         return f"whether somebody else's throttle holds these copies is not known: {error}", {}
-    lower = lower_than(wanted, seen.own, seen.effective)
-    if limited:
-        shared = told_shared(shared_lists(wanted, seen.own))
-        return "; ".join(filter(None, (told_lower(lower, seen.own), shared))), lower
-    listed = listed_anyway(wanted, seen.own)
-    lower = {key: rate for key, rate in lower.items() if key in listed or key.setting == LOG_DIR_RATE}
-    return told_lower(lower, seen.own, limited=False), lower
+    lower = (lower_than if limited else lower_anyway)(wanted, seen.own, seen.effective)
+    shared = told_shared(shared_lists(wanted, seen.own)) if limited else ""
+    return "; ".join(filter(None, (told_lower(lower, seen.own, limited=limited), shared))), lower
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:

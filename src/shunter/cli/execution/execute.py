@@ -16,6 +16,7 @@ from shunter.app.executor.order_costs import bytes_again_by_plan
 from shunter.app.executor.orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
 from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session, read_plan
+from shunter.app.executor.throttles import told_anyway
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed, can_be_asked
 from shunter.cli.execution.display import Display, say_json, told_view
@@ -153,11 +154,13 @@ async def run_session(
                 session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
             )
             interruption.install()
+            asking = asyncio.create_task(_tell_throttled(session, work, display))
             try:
                 ended = await drive(
                     session, work, on_view=seen, on_plan=partial(show_taken, display), leave=leave, forever=forever
                 )
             finally:
+                asking.cancel()
                 interruption.remove()
         display.quiet()
     return _told(ended, as_json=as_json)
@@ -172,6 +175,12 @@ def show_taken(display: Display, plan: PlanReply) -> None:
         display.notice(Notice("held-up", "the plan", told))
     for told in told_thin((move.tp, move.thin) for move in plan.moves):
         display.notice(Notice("thin", "the plan", told))
+
+
+async def _tell_throttled(session: Session, work: SessionStart, display: Display) -> None:
+    """Report others' throttles that hold a plan without one; the executor itself reads settings only to change them."""
+    if work.moves and work.options.throttle is None and (told := await told_anyway(session.admin, work.moves)):
+        display.notice(Notice("throttle-lower", "", told))
 
 
 def _told(ended: Ended, *, as_json: bool) -> int:
