@@ -78,6 +78,8 @@ class ExecutionView:
     """Those of them that came with later plans."""
     lower: str = ""
     """Brokers that somebody else's throttle holds below the limit, with its rate; "": none."""
+    age_ms: int = 0
+    """How old the figures are that only the driver measures: bytes, what holds moves up, brokers that are down."""
 
     @property
     def share(self) -> float:
@@ -112,14 +114,20 @@ _ROW_KINDS: Mapping[str, type | tuple[type, ...]] = {
     "step": (list, type(None)),
 }
 OPEN_STATES = ("pending", "moving", "paused")
+OLD_MS = 10_000
+"""A driver writes its view every second, or less often if it has thousands of moves. Older figures are told as old."""
 
 
 def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> ExecutionView:
     """A journal's view with the figures that only its driver measures: copied bytes, the ETA, what moves wait for.
 
     A move that has ended, or was turned, after the driver's view was made stays as in the journal. So does a move that
-    is not in the driver's view, which lists a limited number of moves; its sums are of all moves.
+    is not in the driver's view, which lists a limited number of moves; its sums are of all moves. Figures that are old
+    tell no end.
     """
+    age_ms = max(0, view.at_ms - live.at_ms)
+    if age_ms >= OLD_MS:
+        live = replace(live, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None)
     seen = {(row.partition, row.direction, row.target): row for row in live.moves}
     rows = tuple(_measured(row, seen.get((row.partition, row.direction, row.target))) for row in view.moves)
     return replace(
@@ -135,6 +143,7 @@ def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> Execution
         rollback_bytes=live.rollback_bytes,
         brokers_down=live.brokers_down,
         silent_ms=live.silent_ms,
+        age_ms=age_ms,
         moves=rows,
     )
 
@@ -200,6 +209,8 @@ def told_eta(view: ExecutionView) -> str:
     if view.left_ms is None or view.low_ms is None or view.high_ms is None or view.bytes_per_s is None:
         by_bytes = view.copied_bytes < view.total_bytes
         wanted = f"about {LEAST_MS // 1000} s of copying" if by_bytes else f"{FEWEST_ENDED} moves have ended"
+        if view.age_ms >= OLD_MS:
+            return view.held or "no ETA: these figures are old"
         return view.held or f"no ETA yet: it is known after {wanted}"
     rate = f"{told_bytes(int(view.bytes_per_s))}/s, " if view.bytes_per_s else ""
     what = "the moves that go on end" if view.held else "ends"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,10 @@ def test_status_as_json_has_the_figures_of_who_drives() -> None:
     assert (told["copied_bytes"], told["rollback_bytes"], told["left_ms"], told["share"]) == (400, 0, 9_000, 0.4)
     assert told["moves"][0]["waits"] == "broker 2 catches up"
     assert told["moves"][0]["copied_bytes"] == 400
+    assert (told["age_ms"], "as of" in told_view(as_its_driver_sees_it(journal, live))) == (0, False)
+    late = as_its_driver_sees_it(replace(journal, at_ms=live.at_ms + 48_000), live)
+    assert (late.age_ms, late.left_ms, late.bytes_per_s, late.copied_bytes) == (48_000, None, None, 400)
+    assert re.match(r"as of \d\d:\d\d:\d\d \(48 s ago\) · .* · no ETA: these figures are old$", told_view(late))
     turned = replace(journal, moves=(replace(row, direction="back", rollback_bytes=0),))
     told = Status(JournalPlace(Path("x.journal")), as_its_driver_sees_it(turned, live), holder).to_json()
     assert told["moves"][0]["waits"] == "", "the driver has not looked since the move was turned"

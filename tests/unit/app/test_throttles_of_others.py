@@ -109,6 +109,14 @@ def test_the_status_names_rates_that_are_not_this_journals() -> None:
     )
 
 
+def test_a_throttle_may_be_that_of_who_drives_under_another_journal() -> None:
+    """An outsider's find: beside one's own service, `status` called the service's throttle somebody else's."""
+    cluster = ThrottledBrokers((1, LEADER_RATE, "100"))
+    (told,) = asyncio.run(rates_of_others(cluster, ExecutorState(), "process 7 on h"))  # type: ignore[arg-type]
+    by = "set by whoever drives the cluster (process 7 on h), as its journal is not read here"
+    assert told == f"a throttle holds at broker 1: {LEADER_RATE} = 100: {by}"
+
+
 def test_throttles_that_may_not_be_read_are_unknown_and_not_none() -> None:
     cluster = ThrottledBrokers()
     assert told_of_others(cluster, ExecutorState()) == ()

@@ -114,6 +114,8 @@ def test_whoever_serves_tells_who_drove_since_when_and_what_the_service_before_d
             (lost,) = [each for each in a.events if each.kind == "driver-lost"]
             assert (lost.at_ms, lost.until_ms) == (began_ms, world.clock.ms), "it says how long a drove"
             assert "the service on a no longer drives yard" in lost.text
+            # It is told after the words and the journal were read, so after `takes_over`.
+            await b.until(lambda: sum(each.kind == "driver" for each in b.events) > 1)
             drove = [each.text for each in b.events if each.kind == "driver"]
             assert drove == [
                 "a drives yard; the service on b stands by",

@@ -76,6 +76,7 @@ def listed(
     moves: dict[TopicPartition, PartitionReassignment] | None = None,
     live: Sequence[int] = (),
     broken: Sequence[int] = (),
+    claimant: str = "",
     **failed: str,
 ) -> Result:
     told = {int(name.removeprefix("broker_")): why for name, why in failed.items()}
@@ -83,12 +84,12 @@ def listed(
     async def connect(_target: object, **_: object) -> Cluster:
         return Cluster(LogDirCopies(copies, told), moves or {}, live, broken)
 
-    async def nobody(*_: object) -> str:
-        return ""
+    async def claimed_by(*_: object) -> str:
+        return claimant
 
     for module in (look, status, orders):
         monkeypatch.setattr(module, "connect", connect)
-    monkeypatch.setattr(status, "claimed_by", nobody)
+    monkeypatch.setattr(status, "claimed_by", claimed_by)
     return CliRunner().invoke(main, [verb, "--bootstrap-server", "k:9092", *options])
 
 
@@ -159,6 +160,17 @@ def test_without_a_journal_the_status_has_the_same_form(monkeypatch: pytest.Monk
     assert "broker 2 does not tell its log dirs" in done.stderr
     told = json.loads(listed(monkeypatch, (ON_1,), "--json", verb="status", moves={T0: MOVE}).stdout)
     assert (told["journal"], told["moves"], len(told["others"])) == (None, [], 2)
+
+
+def test_beside_a_service_the_status_names_the_journal_that_has_its_moves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path))
+
+    claimant = "ann on h, process 7, since 2026-11-27 09:00:00 UTC, under journal kafka:j, at 10.0.0.1"
+    done = listed(monkeypatch, (), verb="status", moves={T0: MOVE}, claimant=claimant)
+    assert "nothing was executed" not in done.stdout
+    assert "its journal is not read here: `shunter status --journal-topic j` reads it" in done.stdout
 
 
 def test_a_watch_ends_where_nothing_moves(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -110,32 +110,34 @@ async def read_status(target: Target, *, check: bool, topics: Collection[str] = 
     try:
         place = await journal_place(target, admin)
         if not check or admin is None:
-            return await _of_journal(place)
-        found = await _of_journal(place, admin) if place.exists() else await _of_nothing(place, admin)
-        claimant = await claimed_by(target, place) if found.holder is None else ""
+            return await _of_journal(target, place)
+        found = await (_of_journal if place.exists() else _of_nothing)(target, place, admin)
         opened = {row.partition for row in found.view.moves if row.state in OPEN_STATES}
         listed = await list_under_way(admin, copies=not found.view.running)
         others = tuple(row for row in listed.rows() if row.partition not in opened)
         seen = (await admin.observe_topics(sorted(topics))).topics if topics else {}
         partitions = {name: topic.partitions.keys() for name, topic in seen.items() if topic is not None}
-        found = replace(found, claimant=claimant, others=others, untold=tuple(listed.untold()), partitions=partitions)
+        found = replace(found, others=others, untold=tuple(listed.untold()), partitions=partitions)
         return replace(found, quorum=await quorum_trouble(admin))
     finally:
         if admin is not None:
             await admin.close()
 
 
-async def _of_nothing(place: JournalPlace, admin: KafkaPythonAdmin) -> Status:
+async def _of_nothing(target: Target, place: JournalPlace, admin: KafkaPythonAdmin) -> Status:
     """The status where there is no journal."""
     state = ExecutorState()
     view = view_execution(state, Meter(), None, SystemClock().now_ms())
-    return Status(place, view, exists=False, throttles=await rates_of_others(admin, state))
+    claimant = await claimed_by(target, place)
+    throttles = await rates_of_others(admin, state, claimant)
+    return Status(place, view, exists=False, claimant=claimant, throttles=throttles)
 
 
-async def _of_journal(place: JournalPlace, admin: KafkaPythonAdmin | None = None) -> Status:
+async def _of_journal(target: Target, place: JournalPlace, admin: KafkaPythonAdmin | None = None) -> Status:
     """The status from a journal; `admin`: compared with the cluster."""
     _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
-    throttles = await rates_of_others(admin, state) if admin is not None else ()
+    claimant = await claimed_by(target, place) if admin is not None and holder is None else ""
+    throttles = await rates_of_others(admin, state, claimant) if admin is not None else ()
     live = read_view(place) if holder is not None else None
     meter, differences = Meter(), tuple[str, ...]()
     if admin is not None and state.running:
@@ -151,7 +153,7 @@ async def _of_journal(place: JournalPlace, admin: KafkaPythonAdmin | None = None
         view = undriven(view)
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None) if owed else ""
-    return Status(place, view, holder, standing, differences, debts=debts, throttles=throttles)
+    return Status(place, view, holder, standing, differences, claimant, debts, throttles=throttles)
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:
@@ -162,7 +164,7 @@ async def read_without_cluster(target: Target, error: DriverError) -> Status:
         FormatError: the journal is damaged.
     """
     place = journal_without_cluster(target, error)
-    return replace(await _of_journal(place), unasked=str(error))
+    return replace(await _of_journal(target, place), unasked=str(error))
 
 
 async def quorum_trouble(admin: KafkaPythonAdmin) -> Finding | None:

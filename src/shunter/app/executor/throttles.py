@@ -126,8 +126,11 @@ async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[
     )
 
 
-async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[str, ...]:
-    """Rates at live brokers that are not this journal's, a sentence for each: they slow this execution's copies too."""
+async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState, claimant: str = "") -> tuple[str, ...]:
+    """Rates at live brokers that are not this journal's, a sentence for each: they slow this execution's copies too.
+
+    `claimant`: who drives the cluster under another journal, and sets throttles for that; "": nobody.
+    """
     try:
         async with asyncio.timeout(OTHERS_WITHIN_S):
             brokers = sorted(await admin.brokers())
@@ -142,8 +145,10 @@ async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState) -> tupl
         late = given_back is not None and given_back.may_be_shown(value, now_ms)
         if value and not late and (ours is None or is_theirs(value, None, ours.ours)):
             which.setdefault((key.setting, value), []).append(key.name)
+    whose = "a throttle" if claimant else "somebody else's throttle"
+    by = f": set by whoever drives the cluster ({claimant}), as its journal is not read here" if claimant else ""
     return tuple(
-        f"somebody else's throttle holds at broker {', '.join(names)}: {setting} = {value}"
+        f"{whose} holds at broker {', '.join(names)}: {setting} = {value}{by}"
         for (setting, value), names in which.items()
     )
 

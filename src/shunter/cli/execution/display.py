@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from time import monotonic, strftime
+from time import localtime, monotonic, strftime
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -15,7 +15,7 @@ import orjson
 
 from shunter.core.wording import counted, told_bytes, told_ms
 from shunter.model.notice import Notice
-from shunter.views.execution import OPEN_STATES, ExecutionView, MoveRow, told_eta, view_to_json
+from shunter.views.execution import OLD_MS, OPEN_STATES, ExecutionView, MoveRow, told_eta, view_to_json
 
 SHOWN_MOVES = 12
 PLAIN_EVERY_MS = 5_000
@@ -174,6 +174,9 @@ def told_view(view: ExecutionView) -> str:
     added = f" ({told_bytes(view.added_bytes)} added since)" if view.added_bytes else ""
     copied = f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}{added}"
     parts = [f"{view.share:.1%}", counts, copied]
+    if view.age_ms >= OLD_MS:
+        at = strftime("%H:%M:%S", localtime((view.at_ms - view.age_ms) / 1000))
+        parts.insert(0, f"as of {at} ({told_ms(view.age_ms)} ago)")
     if view.running:
         parts.append(told_eta(view))
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))

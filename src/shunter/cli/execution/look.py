@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shunter.app.executor.journals import TOPIC_PREFIX
 from shunter.app.executor.orders import holder_of, standing_of
 from shunter.app.executor.session import Target, connect, only_journal, read_journal, read_view
 from shunter.app.executor.status import Status, read_status, read_without_cluster
@@ -113,7 +114,7 @@ async def _show(found: Status, wanted: Wanted, *, as_json: bool) -> int:
     _show_driver(found)
     if found.view.counts:
         _show_moves(found.view, wanted)
-    else:
+    elif not found.claimant:
         click.echo("nothing was executed under it yet" if found.exists else "nothing was executed from here")
     for line in found.untold:
         click.echo(line, err=True)
@@ -146,7 +147,9 @@ def _show_driver(found: Status) -> None:
     elif found.exists:
         click.echo(f"driven by {found.holder}" if found.holder is not None else "driven by no executor")
     if found.claimant:
-        click.echo(f"{found.claimant} drives the cluster under another journal: ask there")
+        topic = found.claimant.partition(f" {TOPIC_PREFIX}")[2].partition(",")[0]
+        read = f"`shunter status --journal-topic {topic}` reads it" if topic else "ask there"
+        click.echo(f"{found.claimant} drives the cluster; its journal is not read here: {read}")
 
 
 _SEVERAL_STUCK = re.compile(r"\d+ stuck(?:; \d+ stuck)+")
