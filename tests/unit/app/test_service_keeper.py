@@ -445,6 +445,23 @@ def test_the_answer_to_a_drain_says_what_its_plan_leaves_undone(tmp_path: Path) 
     asyncio.run(scenario())
 
 
+def test_a_rollback_says_before_that_moves_that_have_ended_stay(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.look()
+            await life.until(lambda: len(yard.open) > 1)
+            yard.moves[yard.open[0]].outcome = "done"
+            yard.tell()
+            told = life.desk.preview(order(OrderKind.ROLL_BACK), "anna").text
+            assert "1 move that has ended stays; `shunter undo` takes back what was done" in told
+            named = life.desk.preview(order(OrderKind.ROLL_BACK, f"t-{yard.open[0]}"), "anna").text
+            assert "shunter undo" not in named
+
+    asyncio.run(scenario())
+
+
 def test_an_intent_about_a_frozen_topic_is_kept_and_the_answer_says_that_it_waits(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), policy()) as life:

@@ -25,6 +25,18 @@ MOVES = [
 ]
 
 
+PLANNED = {
+    "id": "drain-1",
+    "moves": 7,
+    "bytes": 70,
+    "least_bytes": None,
+    "rollback_bytes": 70,
+    "reasons": [],
+    "held_back": [],
+    "brokers": [],
+}
+
+
 class Service:
     """The places that were asked, and the orders that they got."""
 
@@ -33,6 +45,7 @@ class Service:
         self.orders: list[ServiceOrder] = []
         self.signed: list[tuple[str, str]] = []
         self.bytes = 0
+        self.undone: list[str] = []
 
     async def ask(self, at: object, ask: str, **_parts: Any) -> Any:
         self.places.append(at)
@@ -40,6 +53,7 @@ class Service:
             "fleet": {"clusters": [{"name": "prod"}]},
             "moves": {"moves": MOVES},
             "preview": {"text": "told", "bytes": self.bytes},
+            "sketch": {"proposal": {**PLANNED, "undone": self.undone}},
         }
         return answers[ask]
 
@@ -189,6 +203,22 @@ def test_what_makes_no_sense_is_not_sent(service: Service, words: tuple[str, ...
     done = run(*words, "--service", "s")
     assert (done.exit_code, service.orders) == (ExitCode.USAGE, []), done.output
     assert told in done.output.replace("\n", " ")
+
+
+def test_a_dry_run_says_what_its_plan_leaves_undone(service: Service) -> None:
+    words = ("propose", "drain", "1,2,3,4", "--dry-run", "--service", "s")
+    assert run(*words).exit_code == ExitCode.DONE
+    service.undone = ["t-0 stays on broker 1: too few brokers are left"]
+    done = run(*words)
+    assert (done.exit_code, service.orders) == (ExitCode.PARTLY, [])
+    assert "  left undone: t-0 stays on broker 1: too few brokers are left\n" in done.output
+    assert run(*words, "--json").exit_code == ExitCode.PARTLY
+
+
+def test_a_verb_without_a_place_names_the_service_too(service: Service) -> None:
+    done = run("pause")
+    assert (done.exit_code, service.orders) == (ExitCode.USAGE, [])
+    assert "SHUNTER_SERVICE" in done.output.replace("\n", " ")
 
 
 def test_a_plan_has_the_fields_of_its_scope(service: Service) -> None:

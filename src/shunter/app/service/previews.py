@@ -58,7 +58,7 @@ def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) ->
     done = sum(row.state == "done" for row in view.moves)
     if kind is OrderKind.ROLL_BACK and rows and done and not named:
         ended = counted(done, "move that has ended stays", "moves that have ended stay")
-        found = replace(found, text=f"{found.text}. {ended}; `shunter undo` brings back what they moved")
+        found = replace(found, text=f"{found.text}. {ended}; `shunter undo` takes back what was done")
     follows = told_after(kind, keeper, tuple(map(str, command.partitions)))
     return replace(found, text=f"{found.text}. {follows[0].upper()}{follows[1:]}") if follows else found
 

@@ -63,7 +63,10 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
             going.append(move)
         else:
             reasons[why] += 1
-    held = "; ".join(f"{count} {why}" for why, count in reasons.most_common(3))
+    held = "; ".join(
+        f"{many} {why}" if many == 1 else f"{many} {why.replace('it can', 'they can', 1)}"
+        for why, many in reasons.most_common(3)
+    )
     if not going:
         return Ending(None, f"no end: {held}")
     if state.cluster.silent_since_ms is not None:

@@ -69,6 +69,8 @@ class OpenExecution(NamedTuple):
     """Why the first of the stuck moves can't end, and the way out."""
     copying: int = 0
     """Paused moves with a step under way: a pause slows their copies, and ends none."""
+    back: int = 0
+    """Moves that are being rolled back."""
 
 
 class Held(NamedTuple):

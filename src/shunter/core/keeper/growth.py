@@ -36,7 +36,7 @@ class DiskGrowth(NamedTuple):
     """Why nothing is known; "": there were enough looks."""
 
 
-UNKNOWN = DiskGrowth({}, {}, "no observation has been kept yet")
+UNKNOWN = DiskGrowth({}, {}, "sizes of earlier observations are not known yet")
 
 
 def growth_of(looks: Sequence[LookGist]) -> DiskGrowth:

@@ -339,7 +339,8 @@ def _driving(facts: ClusterFacts) -> str:
             when = told_time(execution.silent_since_ms)
             return f"{opened} open; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
         some = f", {execution.paused:,} of them paused" if execution.paused else ""
-        return f"this service carries out {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
+        does = "rolls back" if execution.back == execution.open else "carries out"
+        return f"this service {does} {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
     if paused is not None:
         return f"this service moves nothing, and nothing begins: paused by {paused.who}"
     coming = next((each for each in facts.proposals if each.state is ProposalState.APPROVED), None)

@@ -62,7 +62,7 @@ class TestGrowth:
         assert growth_of(found).topics.keys() == {"t"}
 
     def test_looks_of_an_earlier_version_tell_nothing(self) -> None:
-        assert growth_of([LookGist(1, ((1, 5, 10),), 1, 0)]).why == "no observation has been kept yet"
+        assert growth_of([LookGist(1, ((1, 5, 10),), 1, 0)]).why == "sizes of earlier observations are not known yet"
 
     def test_moved_replicas_are_no_growth(self) -> None:
         """A broker that receives replicas fills because of a plan, not because its topics grow."""
@@ -87,7 +87,7 @@ class TestTheRunway:
     def test_why_there_is_none(self) -> None:
         disks = {1: 0.9}
         assert disk_runway(growing({"t": [[1]]}, {}, used=disks)).why == "no disk grows"
-        assert disk_runway(cluster({"t": [[1]]}, used=disks)).why == "no observation has been kept yet"
+        assert disk_runway(cluster({"t": [[1]]}, used=disks)).why == "sizes of earlier observations are not known yet"
         assert "Kafka 3.3" in disk_runway(cluster({"t": [[1]]})).why
 
 

@@ -239,6 +239,8 @@ class TestWhatIsTold:
         assert copying.doing == (
             "no step begins: 11 moves of a plan that was handed in are paused; 5 copies under way end by themselves, slowly"
         )
+        back = situation(replace(LAB, execution=OpenExecution(3, back=3)))
+        assert back.doing == "this service rolls back a plan that was handed in: 3 moves open"
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
         assert some.doing.endswith("3 moves open, 2 of them paused")
         assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC (incident 12)"
