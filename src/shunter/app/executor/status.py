@@ -22,12 +22,15 @@ from shunter.app.executor.throttles import rates_of_others
 from shunter.app.executor.under_way import list_under_way, look_at
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.stuck import is_over
 from shunter.core.executor.throttling.debts import told_way_out
+from shunter.core.executor.waits import OVER
 from shunter.core.quorum import judge_quorum
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import StillDriver
 from shunter.errors import DriverError
+from shunter.formats.journal import partition_from_text
 from shunter.model.check_up import Finding, Level
 from shunter.model.execution import LeaseHolder
 from shunter.model.partition import BrokerId, TopicPartition
@@ -148,12 +151,32 @@ async def _of_journal(target: Target, place: JournalPlace, admin: KafkaPythonAdm
         meter.present.update({key: size.bytes for key, size in state.cluster.sizes.items()})
     view = view_execution(state, meter, state.limit, SystemClock().now_ms())
     if live is not None:
-        view = as_its_driver_sees_it(view, live)
+        view = ended_since(as_its_driver_sees_it(view, live), state)
     elif holder is None and view.running:
         view = undriven(view)
     owed = state.owed()
-    debts = told_way_out(owed, driven=holder is not None) if owed else ""
+    debts = told_way_out(owed, driven=holder is not None, live=await _up(admin, live, state)) if owed else ""
     return Status(place, view, holder, standing, differences, claimant, debts, throttles=throttles)
+
+
+async def _up(admin: KafkaPythonAdmin | None, live: ExecutionView | None, state: ExecutorState) -> set[BrokerId] | None:
+    """Brokers that are up by the cluster, or among those with throttles by the journal's driver; None: not known."""
+    if admin is not None:
+        return set(await admin.brokers())
+    owing = {int(key.name) for key in state.throttles if key.kind == "broker"}
+    return None if live is None else owing.difference(live.brokers_down)
+
+
+def ended_since(view: ExecutionView, state: ExecutorState) -> ExecutionView:
+    """A driver's view in which no move is stuck whose step has ended by the cluster, as it was just seen (`state`)."""
+    held, rows = view.held, list(view.moves)
+    for at, row in enumerate(rows):
+        move = state.moves.get(partition_from_text(row.partition)) if row.stuck else None
+        seen = None if move is None else state.cluster.partition(move.tp)
+        if move is not None and seen is not None and is_over(state, move, seen):
+            held = held.replace(f"stuck: {row.stuck}", OVER.told)
+            rows[at] = replace(row, stuck="", waits=OVER.text)
+    return replace(view, held=held, moves=tuple(rows))
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:
@@ -205,4 +228,4 @@ def _differences(state: ExecutorState) -> tuple[str, ...]:
     return tuple(told)
 
 
-__all__ = ["Status", "read_status", "read_without_cluster", "replica_bytes"]
+__all__ = ["Status", "ended_since", "read_status", "read_without_cluster", "replica_bytes"]

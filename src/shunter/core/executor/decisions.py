@@ -29,7 +29,7 @@ from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttling.pausing import unheld
 from shunter.core.executor.throttling.throttles import Gate
-from shunter.core.executor.waits import NO_WAIT, Wait, WaitKind, told_closed
+from shunter.core.executor.waits import NO_WAIT, OVER, Wait, WaitKind, told_closed
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
@@ -182,6 +182,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         return
     seen = _fresh(work, move)
     if seen is None:
+        _waits_for_a_look(work, move)
         return
     absent: Replicas = ()
     if move.status.refused:  # ZooKeeper's controller refuses a broker that is down.
@@ -195,6 +196,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         work.state.cluster.late_at_ms = work.now_ms
     verdict = judge(move, seen, ongoing, _seen_at_ms(work, move), work.state.cluster.late_at_ms)
     if verdict is Verdict.FINISHED and _lags(work, move, seen):
+        _waits_for_a_look(work, move)
         return
     if verdict is Verdict.FINISHED:
         copied = copied_bytes(work.state, move)
@@ -221,6 +223,12 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         if move.status.doubt is not None:
             work.stale_topics.add(move.tp.topic)
         _decide_running(work, move, seen, live)
+
+
+def _waits_for_a_look(work: Pass, move: Move) -> None:
+    """A step that is no longer under way does not wait for brokers any more."""
+    if move.waits.kind is WaitKind.BROKERS and move.tp not in work.state.cluster.ongoing:
+        move.waits = OVER
 
 
 def _take_back(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:

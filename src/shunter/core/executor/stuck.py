@@ -34,6 +34,10 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     live = frozenset(state.cluster.brokers)
     if not move.open or seen is None or not live:
         return None
+    if is_over(state, move, seen):
+        move = replace(move, step=None)
+    elif move.step is not None and is_unlisted(state, move):
+        return None
     if shut := _shut(state, move, seen):
         return shut
     waits = None
@@ -49,6 +53,18 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     if not missing or len(_able(state, move, seen).intersection(waits.brokers)) >= waits.missing:
         return None
     return f"it can't end without {missing}{_why(move, waits, missing)}"
+
+
+def is_over(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
+    """Whether the cluster shows a step's end, whatever the journal has yet."""
+    return move.step is not None and move.tp not in state.cluster.ongoing and seen.replicas == move.step.after
+
+
+def is_unlisted(state: ExecutorState, move: Move) -> bool:
+    """Whether a step is no longer under way, and its partition was not looked at since: it may have reached its end."""
+    cluster, step = state.cluster, move.step
+    since_ms = None if step is None or move.tp in cluster.ongoing else step.unlisted_at_ms
+    return since_ms is not None and cluster.topics_at_ms.get(move.tp.topic, -1) <= since_ms
 
 
 class HoldUp(NamedTuple):
@@ -247,9 +263,9 @@ def endless_step(state: ExecutorState, move: Move) -> str:
     It "may not end" if that depends on the controller's version, which is not known.
     """
     step = move.step
-    if step is None or step.cancels:
-        return ""
     known, seen = state.cluster.needs_all, state.cluster.partition(move.tp)
+    if step is None or step.cancels or (seen is not None and is_over(state, move, seen)):
+        return ""
     late = (
         () if seen is None else tuple(each for each in needed_by(step, needs_all=bool(known)) if each not in seen.isr)
     )

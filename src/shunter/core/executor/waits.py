@@ -58,3 +58,4 @@ def told_closed(after: Replicas, closed: frozenset[BrokerId]) -> Wait | None:
 
 
 NO_WAIT = Wait(WaitKind.NOTHING, "")
+OVER = Wait(WaitKind.OURSELVES, "waits for a look at it: its step is over in the cluster")

@@ -57,6 +57,14 @@ def test_resume_is_no_way_out_while_an_executor_is_at_work() -> None:
     assert "shunter throttles forget --broker 6" in driven
 
 
+def test_throttles_of_a_broker_that_is_up_are_not_to_be_struck_off() -> None:
+    """An outsider's find: "… if that never comes back" of a broker that was up."""
+    assert told_way_out([RATE_OF_6], driven=True, live={6}) == "the executor's next turn gives them back"
+    assert told_way_out([RATE_OF_6], live={6}).startswith("the executor's next turn gives them back: `shunter resume`")
+    both = told_way_out([RATE_OF_6, RATE_OF_6._replace(name="5")], live={5})
+    assert "forget --broker 6 strikes" in both.replace("`", "")
+
+
 def test_the_next_plan_is_an_execution_of_its_own_and_waits_for_nobody() -> None:
     rig = left_with_a_dead_broker(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
     rig.start()

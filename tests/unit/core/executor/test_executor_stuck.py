@@ -8,7 +8,7 @@ from apache_yard import Rig, Yard, until
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
 from shunter.core.executor.orders import decide_command
-from shunter.core.executor.ready import CommandReply, PlanReply
+from shunter.core.executor.ready import CommandReply, ObserveTopics, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import stuck, told_held_up, turned_to
 from shunter.model.execution import (
@@ -506,4 +506,36 @@ def test_a_copy_from_a_dead_broker_names_it_and_what_is_left_in_the_cluster() ->
     )
     rig.yard.revive(5)
     rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+@pytest.mark.parametrize("looks", [False, True])
+def test_a_step_that_is_over_in_the_cluster_waits_for_a_look_and_for_no_broker(*, looks: bool) -> None:
+    """An outsider's find: while looks failed, a move that had ended was told as stuck for half a minute."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.submit(("t", 0, (1, 3)))
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.kill(3)
+    rig.settle(catching_up=False, rounds=40)
+    assert "broker 3" in stuck_row(rig)
+    rig.yard.revive(3)
+    rig.yard.catch_up(T0)
+    rig.yard.kill(3)
+    state, (move,) = rig.core.state, rig.core.state.moves.values()
+    assert (rig.yard.partitions[T0].replicas, rig.yard.partitions[T0].adding) == ((1, 3), ())
+    for _turn in range(400):
+        if T0 not in state.cluster.ongoing and (
+            not looks or state.cluster.topics["t"].partitions[0].replicas == (1, 3)
+        ):
+            break
+        wanted = [at for at, each in enumerate(rig.pending) if looks or not isinstance(each, ObserveTopics)]
+        if wanted:
+            rig.deliver(wanted[0])
+        else:
+            rig.pass_time(250)
+    assert T0 not in state.cluster.ongoing
+    assert move.step is not None
+    assert (stuck(state, move), stuck_row(rig)) == (None, "")
+    assert "its step is over in the cluster" in move.waits.text
+    rig.settle(catching_up=False)
     assert rig.outcomes() == {T0: Outcome.DONE}

@@ -7,10 +7,11 @@ closed. The executor that drives the journal when the broker is back gives them 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from shunter.core.executor.state import ExecutorState
 from shunter.model.execution import ThrottleKey
+from shunter.model.partition import BrokerId
 
 BOUNCE_MS = 60_000
 """A broker that has been down for less than this may be restarting: the execution waits for its settings."""
@@ -46,12 +47,19 @@ def told_debts(keys: Iterable[ThrottleKey]) -> str:
     return ", ".join(told)
 
 
-def told_way_out(keys: Iterable[ThrottleKey], *, driven: bool = False) -> str:
-    """How owed throttles are given back or struck off, in words. `driven`: an executor at work gives them back."""
-    brokers = sorted({int(key.name) for key in keys if key.kind == "broker"})
+def told_way_out(keys: Iterable[ThrottleKey], *, driven: bool = False, live: Collection[BrokerId] | None = None) -> str:
+    """How owed throttles are given back or struck off, in words.
+
+    `driven`: an executor at work gives them back. `live`: brokers that are up; None: it is not known.
+    """
+    owing = {int(key.name) for key in keys if key.kind == "broker"}
+    brokers = sorted(owing.difference(live or ()))
     resumed = "an executor gives them back when it can: `shunter resume`, or with the next plan"
     if driven:
         resumed = "whoever drives this gives them back when it can"
+    if owing and not brokers:
+        turn = "the executor's next turn gives them back"
+        return turn if driven else f"{turn}: `shunter resume`, or with the next plan"
     if not brokers:
         return resumed
     named = " ".join(f"--broker {broker}" for broker in brokers)
