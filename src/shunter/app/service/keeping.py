@@ -298,7 +298,7 @@ class ClusterKeeper(ClusterWords):
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
         known = {each.id: each for each in question.kept}
         changed = tuple(each for each in thought.changed if self.proposals.get(each.id) == known.get(each.id))
-        observed = [*events, *condition_events(self.event, thought, self._memory, self.policy, self.known.stale_ms)]
+        observed = events + condition_events(self.event, thought, self._memory, self.policy, self.known.stale_ms)
         events = [self.event(*change, e.id) for e in changed if (change := told_proposal(known.get(e.id), e))]
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
@@ -348,13 +348,8 @@ class ClusterKeeper(ClusterWords):
 
     def _may_begin(self) -> bool:
         driven = self.driving is not None and self.reconciled and not self.driving.view().running
-        return (
-            not self.policy.observes
-            and driven
-            and self.words_known
-            and self.switch is None
-            and not self.records.trouble
-        )
+        allowed = self.words_known and self.switch is None and not self.policy.observes
+        return driven and allowed and not self.records.trouble
 
     async def _begin(self, proposal: KeptProposal) -> None:
         driving = self.driving

@@ -199,7 +199,7 @@ class OrderDesk:
             keeper.see_lost_pause()
         if order.kind is OrderKind.PAUSE or not lost:
             return None
-        if any(each.facts().paused is not None or _paused_by_name(each) for each in about):
+        if any(not each.facts().not_paused or _paused_by_name(each) for each in about):
             return None
         told = "; ".join(f"{keeper.name}: {told}" for keeper, told in lost)
         return OrderDone(f"nothing is paused, and this message is taken away: {told}")

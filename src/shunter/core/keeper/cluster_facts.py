@@ -161,6 +161,11 @@ class ClusterFacts:
         return self.switch if theirs or self.role is not ServiceRole.STANDBY else None
 
     @property
+    def not_paused(self) -> bool:
+        """Whether it is known that the cluster is not paused as a whole: who drives it knows all words."""
+        return self.role is ServiceRole.DRIVES and self.words.known and self.paused is None
+
+    @property
     def held(self) -> tuple[Hold, ...]:
         """The holds that are in force: those of this service, or of the process that drives."""
         theirs = self.words is WordsPlace.READ

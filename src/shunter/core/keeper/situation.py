@@ -428,7 +428,7 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     """
     name = facts.name
     throws, lifts = whole and kind is OrderKind.PAUSE, whole and kind is OrderKind.RESUME
-    if lifts and facts.lost_pause and facts.paused is None:
+    if lifts and facts.lost_pause and facts.not_paused:
         return None  # It says that its message was seen.
     if facts.role is ServiceRole.STANDBY:
         told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
