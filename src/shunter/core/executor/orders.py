@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import endless_step, stuck, told_held_up, told_stuck, told_unsure, turned_to
+from shunter.core.executor.stuck import (
+    can_cancel,
+    endless_step,
+    stuck,
+    told_held_up,
+    told_stuck,
+    told_unsure,
+    turned_to,
+)
 from shunter.core.executor.throttling.pausing import paused_within, unheld
 from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named, told_bytes, told_rate
@@ -183,8 +191,10 @@ def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
     for ends, tps in endless.items():
         told += f"; {counted(len(tps), 'of them')} {ends} before offline replicas are back: {named(tps)}"
     if endless:
+        stay = [move for move in moves if endless_step(state, move)]
+        first = "" if all(can_cancel(state, move) for move in stay) else "once a former replica is in sync, "
         told += (
-            "; `kafka-reassign-partitions --cancel` ends such a reassignment, "
+            f"; {first}`kafka-reassign-partitions --cancel` ends such a reassignment, "
             "`shunter execute --take-over` takes it up again"
         )
     copies = sum(1 for move in moves for _copy in within(state, move))

@@ -97,14 +97,20 @@ def hold_up(state: ExecutorState, move: Move, *, ours: bool = True) -> HoldUp:
     return HoldUp("", _doubt(state, move) if state.cluster.broken or _is_ill(state, move, seen) else "")
 
 
-def _cancel(state: ExecutorState, move: Move) -> str:
-    """How a move that can't end, and that the executor does not drive, is ended.
+def can_cancel(state: ExecutorState, move: Move) -> bool:
+    """Whether Kafka takes a cancel of a step: a former replica is in sync.
 
-    Apache's KRaft controller refuses a cancel after which no replica would be in sync: that needs an unclean election.
+    Otherwise Apache's KRaft controller refuses it, since that needs an unclean election.
     """
+    step, seen = move.step, state.cluster.partition(move.tp)
+    return step is None or seen is None or any(broker in step.before for broker in seen.isr)
+
+
+def _cancel(state: ExecutorState, move: Move) -> str:
+    """How a move that can't end, and that the executor does not drive, is ended."""
     seen = state.cluster.partition(move.tp)
     assert seen is not None, "of a partition that was not seen it is not known that its move can't end"
-    if any(broker in move.current for broker in seen.isr):
+    if can_cancel(state, move):
         return f"`shunter rollback {move.tp}` cancels it"
     if sources := _sources(state, move, seen):
         return f"{_told_start(state, sources)}; Kafka refuses a rollback until then"
