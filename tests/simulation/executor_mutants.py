@@ -110,13 +110,13 @@ async def orders_wait_in_line(original, driver, journal, order, came_since_ms):
 
 
 @mutant(decisions, "choose", within=120)
-def rollback_in_another_order(original, move, seen, live, min_isr):
+def rollback_in_another_order(original, move, seen, live, min_isr, **more):
     """A rollback restores the set, not the ORDER."""
     if move.direction is not Direction.BACK:
-        return original(move, seen, live, min_isr)
+        return original(move, seen, live, min_isr, **more)
     if set(seen.replicas) == set(move.original):
         return choice.Reached(seen.replicas)
-    chosen = original(move, seen, live, min_isr)
+    chosen = original(move, seen, live, min_isr, **more)
     return chosen._replace(after=tuple(sorted(chosen.after))) if type(chosen) is choice.Begin else chosen
 
 
