@@ -83,6 +83,7 @@ def test_executor_worlds_keep_every_rule_for_hours(record_property):
         97566264,  # Another tool set the same list as the executor before, and a rule wanted it kept.
         99310543,  # A lost step was repeated after the goal had grown, and a rule judged it by the new goal.
         271170076,  # A plan's sizes were taken for told when a running copy's were, so it was judged without them.
+        1000884,  # Another tool's target had ended a copy, and a rule went on counting it.
         271270174,  # A move that seemed to end elsewhere had given its copies up, and was done without its log dirs.
         96000300,  # A list that a process with another clock had given back was remembered as another tool's.
     ],

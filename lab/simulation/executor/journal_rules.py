@@ -350,10 +350,16 @@ class JournalRules:
         ]
 
     def unfinished(self, move: LedgerMove) -> frozenset[BrokerId]:
-        """The brokers that a move's step copies to, without those that are in sync, or that the executor saw in sync."""
+        """The brokers that a move's step copies to, without those that are in sync, or that the executor saw in sync.
+
+        Another tool's target ends copies: then the executor sees a step that the cluster had without these replicas.
+        """
         process, truth = self._rules.world.driver(), self._truth(move.tp)
         seen = None if process is None else process.core.state.cluster.partition(move.tp)
         in_sync = set(() if truth is None else truth.isr) | set(() if seen is None else seen.isr)
+        known = None if process is None else process.core.state.moves.get(move.tp)
+        if truth is not None and seen is not None and known is not None and known.step is not None and known.step.moved:
+            in_sync |= move.copying.difference(truth.replicas, seen.replicas)
         return move.copying - in_sync
 
     def counted_copies(self, move: LedgerMove) -> list[BrokerId]:
