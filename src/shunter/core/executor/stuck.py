@@ -80,8 +80,8 @@ def hold_up_of_others(state: ExecutorState, tp: TopicPartition) -> HoldUp:
     """What keeps a reassignment that another tool asked Apache's controller for from ending. Pre: it is under way."""
     ongoing = state.cluster.ongoing[tp]
     before = tuple(broker for broker in ongoing.replicas if broker not in ongoing.adding)
-    beside = (Strategy.ALL_AT_ONCE, 0, (), True, 0, before)
-    move = Move(tp, None, before, ongoing.target, *beside)
+    whole = Strategy.ALL_AT_ONCE
+    move = Move(tp, None, before, ongoing.target, whole, 0, (), adopted=True, accepted_at_ms=0, current=before)
     move.step = CurrentStep(1, before, ongoing.target, "", cancels=False, begun_at_ms=0, accepted=True)
     return hold_up(state, move, ours=False)
 
