@@ -240,7 +240,7 @@ def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touc
 ) -> None:
     done = yard.shunter.run("execute", yard.plan, "--dry-run")
     assert done.returncode == ExitCode.DONE, done.stderr
-    assert "1. [1, 2, 3]  copies 6." in done.stdout
+    assert "1. [3, 1]  copies 6." in done.stdout
     assert "a guess" in done.stdout
     assert not yard.shunter.journal.exists()
     saved = tmp_path / "saved.json"
