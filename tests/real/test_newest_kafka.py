@@ -52,8 +52,8 @@ def test_a_copy_under_way_is_turned_and_the_execution_ends(
     yard.close()
 
 
-SILENT_WITHIN_S = 10.0
-"""A check-up with a broker that hangs: 3 s for its answer, and what any check-up takes."""
+SILENT_WITHIN_S = 15.0
+"""A check-up with a broker that hangs takes 5 to 8 s on a quiet machine; one that waits for its requests, 20 s and more."""
 
 
 @pytest.fixture
