@@ -16,7 +16,7 @@ from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.stuck import on_paper
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
 from shunter.core.executor.throttling.throttles import desired_settings
-from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper
+from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_cost
 from shunter.core.throttles import (
     LISTS,
     RATES,
@@ -205,8 +205,7 @@ def _planned(
     steps = tuple(
         PlannedStep(
             after,
-            sum(broker not in before for broker in after) * move.size_bytes,
-            sum(broker not in after for broker in move.original) * move.size_bytes,
+            *step_cost([broker for broker in after if broker not in before], after, move.original, move.size_bytes),
             tuple(each for each in move.original if each not in after and each not in state.cluster.brokers),
         )
         for before, after in pairwise((move.current, *sets))

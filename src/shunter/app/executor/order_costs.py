@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import Target, connect, read_journal, read_view
-from shunter.app.executor.status import replica_bytes
 from shunter.core.executor.apply import apply
 from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.state import ExecutorState, Move
@@ -20,7 +19,7 @@ from shunter.core.wording import counted
 from shunter.drivers.host.clock import SystemClock
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, Direction, ExecutionOptions, JournalEntry, MoveOrder
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import BrokerId, TopicPartition
 
 
 class Again(NamedTuple):
@@ -134,12 +133,17 @@ async def _copied(
     if not partitions:
         return {}
     moves = [move for move in state.stepping() if move.tp in partitions]
+    copies: dict[BrokerId, list[TopicPartition]] = {}
+    for move in moves:
+        assert move.step is not None, "a move that steps has a step"
+        for broker in move.step.adding:
+            copies.setdefault(broker, []).append(move.tp)
     sizes: dict[TopicPartition, int] = {}
     with suppress(DriverError):
         admin = await connect(target)
         try:
-            for (_broker, tp), size in (await replica_bytes(moves, admin)).items():
-                sizes[tp] = sizes.get(tp, 0) + size
+            for (_broker, tp), size in (await admin.observe_log_dirs(copies)).sizes.items():
+                sizes[tp] = sizes.get(tp, 0) + size.bytes
         finally:
             await admin.close()
     return {move.tp: sizes.get(move.tp, move.size_bytes) for move in moves}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,19 +21,18 @@ from shunter.app.executor.session import (
 from shunter.app.executor.throttles import rates_of_others
 from shunter.app.executor.under_way import list_under_way, look_at
 from shunter.core.executor.estimates.rates import Meter
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.stuck import is_over
 from shunter.core.executor.throttling.debts import told_way_out
 from shunter.core.executor.waits import OVER
 from shunter.core.quorum import judge_quorum
-from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.host_lock import StillDriver
 from shunter.errors import DriverError
 from shunter.formats.journal import partition_from_text
 from shunter.model.check_up import Finding, Level
 from shunter.model.execution import LeaseHolder
-from shunter.model.partition import BrokerId, TopicPartition
+from shunter.model.partition import BrokerId
 from shunter.views.execution import (
     OPEN_STATES,
     ExecutionView,
@@ -162,7 +161,7 @@ async def _of_journal(target: Target, place: JournalPlace, admin: KafkaPythonAdm
 async def _up(admin: KafkaPythonAdmin | None, live: ExecutionView | None, state: ExecutorState) -> set[BrokerId] | None:
     """Brokers that are up by the cluster, or among those with throttles by the journal's driver; None: not known."""
     if admin is not None:
-        return set(await admin.brokers())
+        return set(state.cluster.brokers or await admin.brokers())
     owing = {int(key.name) for key in state.throttles if key.kind == "broker"}
     return None if live is None else owing.difference(live.brokers_down)
 
@@ -200,17 +199,6 @@ async def quorum_trouble(admin: KafkaPythonAdmin) -> Finding | None:
     return None if found is None or found.level is Level.FINE else found
 
 
-async def replica_bytes(stepping: Iterable[Move], admin: AdminClient) -> dict[tuple[BrokerId, TopicPartition], int]:
-    """Bytes of the copies that running steps make, by broker and partition; silent brokers are left out."""
-    copies: dict[BrokerId, list[TopicPartition]] = {}
-    for move in stepping:
-        assert move.step is not None
-        for broker in move.step.adding:
-            copies.setdefault(broker, []).append(move.tp)
-    sized = await admin.observe_log_dirs(copies)
-    return {key: size.bytes for key, size in sized.sizes.items()}
-
-
 def _differences(state: ExecutorState) -> tuple[str, ...]:
     """Differences between the cluster, as it was just seen, and the journal, a sentence each."""
     ongoing = state.cluster.ongoing
@@ -228,4 +216,4 @@ def _differences(state: ExecutorState) -> tuple[str, ...]:
     return tuple(told)
 
 
-__all__ = ["Status", "ended_since", "read_status", "read_without_cluster", "replica_bytes"]
+__all__ = ["Status", "ended_since", "read_status", "read_without_cluster"]

@@ -1,6 +1,6 @@
 """How one partition moves: pure functions over assignments, ISRs and live brokers (KAFKA-6794, KIP-236, KIP-455)."""
 
-from shunter.core.reassignment.cost import StepCost, step_costs
+from shunter.core.reassignment.cost import StepCost, step_cost, step_costs
 from shunter.core.reassignment.interruption import drop_set, roll_back, stop, supersede
 from shunter.core.reassignment.left_behind import LeftMove, left_move, told_moves
 from shunter.core.reassignment.paper import PaperPlan, plan_on_paper, roll_back_on_paper
@@ -40,6 +40,7 @@ __all__ = [
     "roll_back",
     "roll_back_on_paper",
     "same_route",
+    "step_cost",
     "step_costs",
     "stop",
     "supersede",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from shunter.core.reassignment.situation import Step
-from shunter.model.partition import Replicas
+from shunter.model.partition import BrokerId, Replicas
 
 
 class StepCost(NamedTuple):
@@ -26,9 +26,10 @@ def step_costs(steps: Sequence[Step], *, original: Replicas, partition_bytes: in
         original: Replicas before the move.
         partition_bytes: Size of one replica's log.
     """
-    costs: list[StepCost] = []
-    for step in steps:
-        copied = len(step.added) * partition_bytes
-        gone = sum(broker not in step.replicas for broker in original)
-        costs.append(StepCost(copied, gone * partition_bytes))
-    return tuple(costs)
+    return tuple(step_cost(step.added, step.replicas, original, partition_bytes) for step in steps)
+
+
+def step_cost(added: Sequence[BrokerId], replicas: Replicas, original: Replicas, partition_bytes: int) -> StepCost:
+    """Cost one step: the replicas that it adds, and those that are there after it."""
+    gone = sum(broker not in replicas for broker in original)
+    return StepCost(len(added) * partition_bytes, gone * partition_bytes)
