@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from shunter.core.executor.foresight.hold_ups import hold_up_of_others
 from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.stuck import hold_up_of_others
 from shunter.core.own_topics import WORDS_TOPIC, shortage
 from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy

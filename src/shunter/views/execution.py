@@ -9,9 +9,9 @@ from typing import Any, TypeGuard
 from shunter.core.executor.ending import FEWEST_ENDED, Ending, when_it_ends
 from shunter.core.executor.estimates.eta import LEAST_MS, Estimate, bytes_left, placing_left
 from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.foresight.hold_ups import hold_up
 from shunter.core.executor.orders import rollback_cost
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import hold_up
 from shunter.core.executor.throttling.debts import told_debts
 from shunter.core.throttles import told_rates
 from shunter.core.wording import told_bytes, told_ms

@@ -10,8 +10,8 @@ import pytest
 from shunter.app.executor.status import ended_since
 from shunter.app.executor.under_way import look_at
 from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.foresight.hold_ups import hold_up
 from shunter.core.executor.state import CurrentStep, ExecutorState, GivenBack, Move
-from shunter.core.executor.stuck import hold_up
 from shunter.core.executor.waits import OVER
 from shunter.core.throttles import ALL_LOG_DIRS, CORDONED_LOG_DIRS
 from shunter.drivers.admin.answers import TopicsSeen

@@ -11,9 +11,9 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.capacity import room_on_paper
 from shunter.core.executor.estimates.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.foresight.stuck import on_paper
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import on_paper
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
 from shunter.core.executor.throttling.throttles import desired_settings
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_cost

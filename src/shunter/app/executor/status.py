@@ -21,8 +21,8 @@ from shunter.app.executor.session import (
 from shunter.app.executor.throttles import rates_of_others
 from shunter.app.executor.under_way import list_under_way, look_at
 from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.foresight.stuck import is_over
 from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.stuck import is_over
 from shunter.core.executor.throttling.debts import told_way_out
 from shunter.core.executor.waits import OVER
 from shunter.core.quorum import judge_quorum

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from shunter.core.executor.foresight.hold_ups import HoldUp, hold_up_of_others, told_held_up
 from shunter.core.executor.state import ExecutorState, ObservedCluster
-from shunter.core.executor.stuck import HoldUp, hold_up_of_others, told_held_up
 from shunter.core.under_way import told_copy
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock

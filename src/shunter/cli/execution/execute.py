@@ -25,7 +25,7 @@ from shunter.cli.execution.options import PLAN, carrying_options, driver_options
 from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with, run
 from shunter.cli.outlet import goes_on_without_output
-from shunter.core.executor.stuck import told_held_up
+from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
 from shunter.core.throttles import told_cordon
 from shunter.core.wording import told_bytes

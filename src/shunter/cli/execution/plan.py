@@ -11,7 +11,7 @@ from shunter.app.executor.dry_run import DryRun, PlannedMove, PlannedStep
 from shunter.app.executor.session import Target, lay_out
 from shunter.cli.execution.display import say_json
 from shunter.core.executor.capacity import told_unknown
-from shunter.core.executor.stuck import told_held_up
+from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
 from shunter.core.wording import counted, named, told_bytes, told_ms
 from shunter.model.execution import ExecutionOptions, MoveOrder

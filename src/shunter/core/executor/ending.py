@@ -17,8 +17,9 @@ from shunter.core.executor.estimates.eta import (
     placing_left,
 )
 from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.foresight.hold_ups import way_out
+from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import stuck, way_out
 from shunter.core.executor.throttling.debts import is_down, told_debts
 from shunter.core.executor.waits import ENDLESS
 from shunter.model.execution import ThrottleKey

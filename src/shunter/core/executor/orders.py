@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
+from shunter.core.executor.foresight.hold_ups import can_cancel, told_held_up, told_stuck, told_unsure
+from shunter.core.executor.foresight.stuck import endless_step, stuck, turned_to
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import (
-    can_cancel,
-    endless_step,
-    stuck,
-    told_held_up,
-    told_stuck,
-    told_unsure,
-    turned_to,
-)
 from shunter.core.executor.throttling.pausing import paused_within, unheld
 from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named, told_bytes, told_rate

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.foresight.hold_ups import held_up
 from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move
-from shunter.core.executor.stuck import held_up
 from shunter.core.reassignment import no_longer_fits, validate_target
 from shunter.core.spare_replicas import thinness
 from shunter.core.throttles import ALL_LOG_DIRS

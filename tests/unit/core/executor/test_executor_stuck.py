@@ -7,10 +7,11 @@ from apache_yard import Rig, Yard, until
 
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
+from shunter.core.executor.foresight.hold_ups import told_held_up
+from shunter.core.executor.foresight.stuck import stuck, turned_to
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, ObserveTopics, PlanReply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.stuck import stuck, told_held_up, turned_to
 from shunter.model.execution import (
     Command,
     CommandKind,

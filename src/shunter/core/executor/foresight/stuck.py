@@ -1,29 +1,22 @@
-"""Moves that can't end now: what each move waits for, and the way out.
-
-Replies to plans and to orders that promise an end (stop, roll back, relax), dry runs and every view of an execution
-name these moves. Otherwise the execution would wait silently for a broker that never comes back.
-"""
+"""Moves that can't end: what a move needs, now and at later steps, and which broker, log dir or cordon withholds it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.judgement import order_after_cancel
-from shunter.core.executor.state import CurrentStep, ExecutorState, Move
-from shunter.core.spare_replicas import OFFLINE_FIRST
+from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.throttles import CORDONED_LOG_DIRS
-from shunter.core.wording import counted, named
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
-from shunter.model.reassignment import Strategy
 
 _Told = TypeVar("_Told")
-_NO_SOURCE = "no live broker has all records"
+NO_SOURCE = "no live broker has all records"
 SHAPES = 1_000
 """What is foretold of so many moves that stand differently is remembered."""
 
@@ -41,18 +34,18 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
     if shut := _shut(state, move, seen):
         return shut
     waits = None
-    if _is_ill(state, move, seen):  # Of most moves no broker is: then their steps need not be played.
-        waits = _foretold(state, move, _what_it_waits_for)
+    if is_ill(state, move, seen):  # Of most moves no broker is: then their steps need not be played.
+        waits = foretold(state, move, _what_it_waits_for)
     if waits is None:
-        missing = _named(state, move, _unplaced(move))
+        missing = named_missing(state, move, _unplaced(move))
         if missing:
             return f"it can't end without {missing} and due to be in another log dir"
-        missing = _named(state, move, unsettled(state, move))
+        missing = named_missing(state, move, unsettled(state, move))
         return f"it can't end without {missing} and may still copy it to another log dir" if missing else None
-    missing = _named(state, move, waits.brokers)
+    missing = named_missing(state, move, waits.brokers)
     if not missing or len(_able(state, move, seen).intersection(waits.brokers)) >= waits.missing:
         return None
-    return f"it can't end without {missing}{_why(move, waits, missing)}"
+    return f"it can't end without {missing}{why_needed(move, waits, missing)}"
 
 
 def is_over(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
@@ -67,65 +60,7 @@ def is_unlisted(state: ExecutorState, move: Move) -> bool:
     return since_ms is not None and cluster.topics_at_ms.get(move.tp.topic, -1) <= since_ms
 
 
-class HoldUp(NamedTuple):
-    """What keeps a move that is under way from ending; "": nothing that was seen does."""
-
-    stuck: str = ""
-    """Why it can't end, and the way out."""
-    doubt: str = ""
-    """Why it may not end."""
-
-
-def hold_up_of_others(state: ExecutorState, tp: TopicPartition) -> HoldUp:
-    """What keeps a reassignment that another tool asked Apache's controller for from ending. Pre: it is under way."""
-    ongoing = state.cluster.ongoing[tp]
-    before = tuple(broker for broker in ongoing.replicas if broker not in ongoing.adding)
-    whole = Strategy.ALL_AT_ONCE
-    move = Move(tp, None, before, ongoing.target, whole, 0, (), adopted=True, accepted_at_ms=0, current=before)
-    move.step = CurrentStep(1, before, ongoing.target, "", cancels=False, begun_at_ms=0, accepted=True)
-    return hold_up(state, move, ours=False)
-
-
-def hold_up(state: ExecutorState, move: Move, *, ours: bool = True) -> HoldUp:
-    """What keeps a move from ending, whoever began it. `ours`: this executor's; any other can only be cancelled."""
-    why = stuck(state, move)
-    if why is not None:
-        return HoldUp(f"{why}; {way_out(state, move) if ours else _cancel(state, move)}")
-    seen = state.cluster.partition(move.tp)
-    if not move.open or seen is None or not state.cluster.brokers:
-        return HoldUp()
-    return HoldUp("", _doubt(state, move) if state.cluster.broken or _is_ill(state, move, seen) else "")
-
-
-def can_cancel(state: ExecutorState, move: Move) -> bool:
-    """Whether Kafka takes a cancel of a step: a former replica is in sync.
-
-    Otherwise Apache's KRaft controller refuses it, since that needs an unclean election.
-    """
-    step, seen = move.step, state.cluster.partition(move.tp)
-    return step is None or seen is None or any(broker in step.before for broker in seen.isr)
-
-
-def _cancel(state: ExecutorState, move: Move) -> str:
-    """How a move that can't end, and that the executor does not drive, is ended."""
-    seen = state.cluster.partition(move.tp)
-    assert seen is not None, "of a partition that was not seen it is not known that its move can't end"
-    if can_cancel(state, move):
-        return f"`shunter rollback {move.tp}` cancels it"
-    if sources := _sources(state, move, seen):
-        return f"{_told_start(state, sources)}; Kafka refuses a rollback until then"
-    return f"Kafka refuses a rollback until one of its former replicas {list(move.current)} is in sync"
-
-
-def _told_start(state: ExecutorState, sources: Replicas) -> str:
-    """How one of these replicas, of which one has all records, comes back."""
-    live = state.cluster.brokers
-    ways = [f"start broker {broker}" for broker in sources if broker not in live]
-    ways += [f"mend the log dir of broker {broker} that failed" for broker in sources if broker in live]
-    return f"{' or '.join(ways)}, {'which has its data' if len(ways) == 1 else 'whichever has its data'}"
-
-
-def _sources(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
+def sources_of(state: ExecutorState, move: Move, seen: ObservedPartition) -> Replicas:
     """The replicas of which one has to come back, because no live broker has all records; (): one has them.
 
     With eligible leader replicas (KIP-966) the ISR may be empty. A live replica that is eligible would lead.
@@ -136,23 +71,6 @@ def _sources(state: ExecutorState, move: Move, seen: ObservedPartition) -> Repli
     adding = () if move.step is None else move.step.adding
     known = seen.isr or tuple(broker for broker in seen.replicas if broker not in adding)
     return tuple(broker for broker in known if broker not in able)
-
-
-def _doubt(state: ExecutorState, move: Move) -> str:
-    """Why a move that can end may not end; "": nothing that was seen says so."""
-    step, cluster = move.step, state.cluster
-    if step is None:
-        return held_up(state, move) if move.direction is Direction.FORWARD else ""
-    if endless_step(state, move) == "may not end":
-        return _told_unknown(_named(state, move, needed_by(step, needs_all=True)), OFFLINE_FIRST)
-    seen_at_ms = cluster.sizes_at_ms
-    comes = (broker for broker in step.adding if seen_at_ms.get((broker, move.tp), -1) <= step.begun_at_ms)
-    return "" if step.cancels else told_unsure(state, move.tp, comes)
-
-
-def _told_unknown(missing: str, way: str) -> str:
-    old = "controllers before Kafka 4.3 end it only when its whole target is in sync"
-    return f"it may not end without {missing} and stays in its target: {old}; {way}"
 
 
 def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
@@ -193,28 +111,6 @@ def _undone(state: ExecutorState, move: Move, seen: ObservedPartition) -> Begin 
     return undo(move, seen, live, state.least_in_sync(move), closed=state.closed())
 
 
-def held_up(state: ExecutorState, move: Move) -> str:
-    """What holds up a move that is about to begin; "": nothing that was seen does."""
-    if set(move.current) == set(move.goal):
-        return ""  # A change of the order alone needs no replica in sync.
-    tp, known = move.tp, state.cluster.needs_all
-    seen = state.cluster.partition(tp)
-    ill = seen is not None and _is_ill(state, move, seen)
-    if seen is not None and ill and (sources := _sources(state, move, seen)):
-        return f"it can't end without {_named(state, tp, sources)}: {_NO_SOURCE}; {_told_start(state, sources)}"
-    for sure in (True, False) if ill else ():
-        _steps, waits = on_paper(state, move, needs_all=bool(known) if sure else known is not False)
-        missing = "" if waits is None else _named(state, tp, waits.brokers)
-        if waits is None or not missing:
-            continue
-        stays = any(broker in move.current for broker in waits.brokers)
-        way = OFFLINE_FIRST if stays else "name another broker in its place"
-        if sure:
-            return f"it can't end without {missing}{_why(move, waits, missing)}; {way}"
-        return _told_unknown(missing, way)
-    return told_unsure(state, tp, tuple(broker for broker in move.goal if broker not in move.current))
-
-
 def on_paper(
     state: ExecutorState, move: Move, *, needs_all: bool | None = None
 ) -> tuple[tuple[Begin, ...], Waits | None]:
@@ -226,7 +122,7 @@ def on_paper(
     return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed())
 
 
-def _why(move: Move, waits: Waits, missing: str) -> str:
+def why_needed(move: Move, waits: Waits, missing: str) -> str:
     """Why a move needs the brokers that it waits for, to be put behind them (`missing`), unless they say it."""
     wanted = move.direction is Direction.FORWARD and set(waits.brokers) <= set(move.goal)
     if wanted:
@@ -234,33 +130,10 @@ def _why(move: Move, waits: Waits, missing: str) -> str:
     return f": {waits.reason}"
 
 
-def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[BrokerId]) -> str:
-    """That a broker may refuse a replica, because the log dir that failed there may have held one; "": none may.
-
-    The broker keeps the replica in mind as offline, even if it went elsewhere since. Nothing tells which replicas a
-    failed log dir held.
-    """
-    broken = [broker for broker in comes if broker in state.cluster.broken]
-    if not broken:
-        return ""
-    return (
-        f"it may not end: {_told_broken(state, broken[0])}, and if {tp} was there, the broker takes no replica of it"
-        " before a restart; restart it with a disk that works or without that log dir, or name another broker"
-    )
-
-
-def _told_broken(state: ExecutorState, broker: BrokerId) -> str:
+def told_broken(state: ExecutorState, broker: BrokerId) -> str:
+    """Which log dirs of a broker failed, by path."""
     paths = state.cluster.broken[broker]
     return f"log dir{'s' if len(paths) > 1 else ''} {', '.join(paths)} of broker {broker} failed"
-
-
-def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
-    """A sentence about the moves of a plan that dead brokers hold up, each with its reason; "": there are none."""
-    found = list(whys)
-    if not found:
-        return ""
-    which = named(tp for tp, _why in found)
-    return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}"
 
 
 def endless_step(state: ExecutorState, move: Move) -> str:
@@ -275,11 +148,11 @@ def endless_step(state: ExecutorState, move: Move) -> str:
     late = (
         () if seen is None else tuple(each for each in needed_by(step, needs_all=bool(known)) if each not in seen.isr)
     )
-    if seen is not None and late and _sources(state, move, seen):
+    if seen is not None and late and sources_of(state, move, seen):
         return "can't end"
-    if _named(state, move, needed_by(step, needs_all=bool(known))):
+    if named_missing(state, move, needed_by(step, needs_all=bool(known))):
         return "can't end"
-    return "may not end" if _named(state, move, needed_by(step, needs_all=known is not False)) else ""
+    return "may not end" if named_missing(state, move, needed_by(step, needs_all=known is not False)) else ""
 
 
 def _unplaced(move: Move) -> Replicas:
@@ -299,7 +172,7 @@ def _able(state: ExecutorState, move: Move, seen: ObservedPartition) -> frozense
     return frozenset(cluster.brokers).difference(seen.offline, without, lost)
 
 
-def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas) -> str:
+def named_missing(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas) -> str:
     """Name those of these brokers that can't serve the partition, and why; "": each of them can."""
     tp, step = (move.tp, move.step) if isinstance(move, Move) else (move, None)
     seen, live = state.cluster.partition(tp), state.cluster.brokers
@@ -320,14 +193,14 @@ def _named(state: ExecutorState, move: Move | TopicPartition, brokers: Replicas)
             why = "which has none in any log dir (restart it with all its log dirs)"
             if broker in state.cluster.broken:
                 why = (
-                    f"which makes none: {_told_broken(state, broker)}, where {tp} may have been (restart it with a disk"
+                    f"which makes none: {told_broken(state, broker)}, where {tp} may have been (restart it with a disk"
                     " that works or without that log dir)"
                 )
             told.append(f"a replica on broker {broker}, {why}")
     return " and ".join(told)
 
 
-def _is_ill(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
+def is_ill(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
     """Whether a broker that a move has to do with can't serve its partition."""
     cluster, step = state.cluster, move.step
     involved = {*seen.replicas, *move.current, *move.goal, *(() if step is None else step.after)}
@@ -347,7 +220,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     step, able = move.step, _able(state, move, seen)
     whole, closed = _needs_all(state, move, seen), state.closed()
     paper = partial(ahead, live=able, min_isr=min_isr, needs_all=whole, closed=closed)
-    sources = _sources(state, move, seen)
+    sources = sources_of(state, move, seen)
     if step is None:
         chosen = choose(move, seen, live, min_isr, closed=closed)
         if sources and isinstance(chosen, Waits):
@@ -365,7 +238,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     if dead:
         return Waits(f"its step needs broker {', '.join(map(str, dead))} in sync", late, len(late))
     if late and sources:
-        return Waits(_NO_SOURCE, sources, 1)
+        return Waits(NO_SOURCE, sources, 1)
     if turned is not None and turned.cancels:
         # Apache's cancel keeps what an older target had added and this step's target removes.
         after += tuple(
@@ -392,15 +265,7 @@ def _added_now(state: ExecutorState, move: Move) -> Replicas:
     return () if move.step is None else move.step.copying
 
 
-def way_out(state: ExecutorState, move: Move) -> str:
-    """The orders by which an operator may end a move that can't end by itself.
-
-    Cost: some hundred microseconds, but for one of thousands of moves that stand alike the answer is known.
-    """
-    return _foretold(state, move, _way_out)
-
-
-def _foretold(state: ExecutorState, move: Move, foretell: Callable[[ExecutorState, Move], _Told]) -> _Told:
+def foretold(state: ExecutorState, move: Move, foretell: Callable[[ExecutorState, Move], _Told]) -> _Told:
     """What a function foretells of a move, which is remembered for all moves that stand alike."""
     shape, known = _shape(state, move), state.cluster.foretold
     if shape is None:
@@ -441,43 +306,6 @@ def _shape(state: ExecutorState, move: Move) -> Hashable | None:
         turned,
         closed,
     )
-
-
-def _way_out(state: ExecutorState, move: Move) -> str:
-    leaving = "`shunter stop --leave` ends it as it is"
-    if endless := endless_step(state, move):
-        leaving = f"`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that {endless}"
-    if ways := _ways(state, move, forced=False):
-        return f"{ways} ends it"
-    if ways := _ways(state, move, forced=True):
-        return f"{ways} ends it, although fewer replicas than min.insync.replicas are then in sync; {leaving}"
-    return leaving
-
-
-def _ways(state: ExecutorState, move: Move, *, forced: bool) -> str:
-    """The orders that turn a move and then end it."""
-    return " or ".join(
-        f"`shunter {verb}{' --force' if forced else ''}`"
-        for verb, direction in (("rollback", Direction.BACK), ("stop", Direction.STOP))
-        if (forced or direction is not move.direction)
-        and stuck(state, turned_to(move, direction, forced=forced)) is None
-    )
-
-
-def told_stuck(
-    state: ExecutorState, moves: list[Move], *, direction: Direction | None = None, forced: bool = False
-) -> str:
-    """A sentence about the moves that can't end (if they were turned to `direction`, if given); "" if all can."""
-    told: list[tuple[Move, str]] = []
-    for move in moves:
-        turned = move if direction is None else turned_to(move, direction, forced=forced)
-        why = stuck(state, turned)
-        if why is not None:
-            told.append((turned, why))
-    if not told:
-        return ""
-    first, why = told[0]
-    return f"{len(told)} of them can't end now: {first.tp}: {why}; {way_out(state, first)}"
 
 
 def turned_to(move: Move, direction: Direction, *, forced: bool = False) -> Move:
