@@ -904,3 +904,23 @@ def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) ->
             assert all(unseen in event.text for event in over)
 
     asyncio.run(scenario())
+
+
+def test_a_condition_of_a_broker_that_dies_is_told_to_end_by_that(tmp_path: Path) -> None:
+    watched = {each: replace(DEFAULTS[each], mode=Mode.NOTIFY, minutes=1) for each in DEFAULTS}
+
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), KeeperPolicy(watched)) as life:
+            await life.driven()
+            for _ in range(3):
+                yard.clock.ms += 60_000
+                await life.look()
+            assert "disk-band broker 1" in [event.subject for event in life.events if event.kind == "condition"]
+            yard.brokers, before = (2, 3), len(life.events)
+            yard.clock.ms += 60_000
+            await life.look()
+            over = {event.subject: event.text for event in life.events[before:] if event.kind == "condition-over"}
+            assert over["disk-band broker 1"] == "disk skew broker 1 no longer holds: broker 1 is down"
+
+    asyncio.run(scenario())

@@ -178,6 +178,7 @@ def condition_events(
         if Subject(Condition(each.condition), each.about) in turned.began:
             held = event("condition", _told_since(each, thought.at_ms), f"{each.condition} {each.about}".strip())
             told.append(held if each.since_ms is None else replace(held, at_ms=each.since_ms))
+    down = {held.subject.about for held in thought.memory.held if held.subject.condition is Condition.BROKER_DEAD}
     for since in turned.over:
         condition, about = since.subject
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
@@ -185,7 +186,8 @@ def condition_events(
             when = f"between {told_time(before.at_ms)} and {told_time(thought.at_ms)}"
             told.append(event("condition-over", f"{label} ended while this service did not observe it, {when}", name))
             continue
-        ended = event("condition-over", f"{label} no longer holds", name)
+        why = f": {about} is down" if about in down and condition is not Condition.BROKER_DEAD else ""
+        ended = event("condition-over", f"{label} no longer holds{why}", name)
         told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
     return told
 

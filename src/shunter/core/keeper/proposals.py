@@ -19,6 +19,7 @@ from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound
 from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.wording import counted
 from shunter.model.execution import MoveOrder
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
 from shunter.model.partition import TopicPartition
@@ -203,9 +204,9 @@ def _too_short(holding: Sequence[Holding]) -> str:
     known = (
         "this observation is the first that saw it"
         if longest.since_ms is None
-        else f"it is known for {longest.minutes}"
+        else f"it is known for {counted(longest.minutes, 'minute')}"
     )
-    return f"{longest.sign.subject.condition.label} has to hold for {longest.wanted_minutes} minutes, and {known}"
+    return f"{longest.sign.subject.condition.label} has to hold for {counted(longest.wanted_minutes, 'minute')}, and {known}"
 
 
 class Made(NamedTuple):
