@@ -223,9 +223,7 @@ def plan(
         raise click.UsageError("--execute and --dry-run need a live cluster, not a file: use --bootstrap-server")
     try:
         made, name, notes = (
-            (plan_file(source, asked), str(source), ())
-            if source is not None
-            else _plan_live(target.bootstrap, target.properties, asked, save)
+            (plan_file(source, asked), str(source), ()) if source is not None else _plan_live(target, asked, save)
         )
         if explain is not None:
             write_explanation(made, explain)
@@ -319,7 +317,7 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
 
         def work() -> int:
             require_consent(how, options)
-            made, told, notes = _plan_live(target.bootstrap, target.properties, asked, None)
+            made, told, notes = _plan_live(target, asked, None)
             _tell(made, told, notes, how)
             cordoned = _cordons(target, asked.brokers) if cordon else ()
             if cordoned and not made.plan.moves:
@@ -384,13 +382,12 @@ def _cordons(target: Target, brokers: Sequence[int]) -> tuple[tuple[int, str], .
     return asyncio.run(cordons_of(target, brokers))
 
 
-def _plan_live(
-    bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None
-) -> tuple[Planned, str, tuple[str, ...]]:
+def _plan_live(target: Target, options: PlanOptions, save: Path | None) -> tuple[Planned, str, tuple[str, ...]]:
     """Plan a live cluster. The Kafka client is imported only here."""
-    from shunter.app.planning.live import plan_cluster  # noqa: PLC0415
+    from shunter.app.planning.live import open_goals, plan_cluster  # noqa: PLC0415
 
-    made = plan_cluster(bootstrap, properties, options, save)
+    opened = asyncio.run(open_goals(target))
+    made = plan_cluster(target.bootstrap, target.properties, options, save, opened)
     return made.planned, made.cluster_id, made.notes
 
 

@@ -250,6 +250,7 @@ _UNCLEAN = "; if that can't be done, `kafka-leader-election --election-type UNCL
 _EMPTY = (
     "; no UNCLEAN election: the live replica is one that a move adds, so it may be empty, and all records would be lost"
 )
+_NOBODY = "; no other replica is up, so an UNCLEAN election would elect nobody"
 
 
 def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Finding]:
@@ -294,9 +295,9 @@ def _unclean(seen: CheckUp, tp: TopicPartition, partition: ObservedPartition, ot
     move = seen.ongoing.get(tp) or seen.ended.get(tp)
     old = others.difference(() if move is None else move.adding)
     live = {broker.broker for broker in seen.brokers if broker.broker in others}.difference(partition.offline)
-    if live and live.isdisjoint(old):
-        return _EMPTY
-    return _UNCLEAN if old else ""
+    if not live:
+        return _NOBODY if old else ""
+    return _EMPTY if live.isdisjoint(old) else _UNCLEAN
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:

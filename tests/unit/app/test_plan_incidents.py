@@ -23,6 +23,7 @@ from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import CheckedJournal, CheckUp
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
 from shunter.model.keeper import KeeperPolicy
+from shunter.model.partition import TopicPartition
 from shunter.pipeline.planning.fleet_worker import plan_cluster
 
 NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
@@ -35,12 +36,14 @@ def by_file(seen: Inventory, asked: PlanOptions) -> bytes | str:
         return str(refused)
 
 
-def by_verb(seen: Inventory, asked: PlanOptions) -> bytes | str:
+def by_verb(seen: Inventory, asked: PlanOptions, opened: live.OpenGoals | None = None) -> bytes | str:
     """As `shunter plan`, `drain` and their kind plan a live cluster that shows this."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(live, "take_inventory", lambda _configuration, **_asked: seen)
         try:
-            return live.plan_cluster("k:9092", None, replace(asked, ignore_racks=False), None).planned.reassignment
+            return live.plan_cluster(
+                "k:9092", None, replace(asked, ignore_racks=False), None, opened
+            ).planned.reassignment
         except PlanRefused as refused:
             return str(refused).replace(f"cluster {seen.cluster_id}", "yard")
 
@@ -466,3 +469,14 @@ def rows_of_all(seen: Inventory) -> list[list[int]]:
     made = by_file(seen, PlanOptions(ignore_racks=True))
     assert isinstance(made, bytes)
     return [row["replicas"] for row in json.loads(made)["partitions"]]
+
+
+def test_a_second_drain_is_planned_from_where_the_moves_of_the_first_one_end() -> None:
+    """An outsider's find: it sent a pending move back to the dead broker that the first drain empties."""
+    live_ones = tuple(each._replace(needs_all=False) for each in bare(1, 2, 4, 6))
+    seen = Inventory("yard", 0, live_ones, (partition("logs", (3, 2, 1), 1, MB, (2, 1)),))
+    asked = PlanOptions(scope="drain", brokers=(1,))
+    pending = live.OpenGoals({TopicPartition("logs", 0): (6, 2, 1)})
+    second = by_verb(seen, asked, pending)
+    assert isinstance(second, bytes)
+    assert set(json.loads(second)["partitions"][0]["replicas"]) == {6, 2, 4}

@@ -20,6 +20,7 @@ from shunter.cli.execution.bars import drawn
 from shunter.cli.execution.display import PlainLines, sentence, shortened
 from shunter.cli.execution.execute import show_taken
 from shunter.cli.execution.options import parse_rate
+from shunter.cli.execution.throttles import told_loose
 from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
 from shunter.errors import FormatError
@@ -235,3 +236,14 @@ def test_a_rate_whose_unit_was_likely_forgotten_is_refused() -> None:
         with pytest.raises(click.BadParameter, match=r"give 1,000 or more, or write a unit, as in [\d.]+M"):
             parse_rate(text)
     assert [parse_rate(text) for text in ("1000", "1000 B/s", "1K")] == [1_000] * 3
+
+
+def test_a_throttle_that_is_cleared_under_a_running_executor_is_followed_by_its_own() -> None:
+    held = ["t-0 to [1, 2]"]
+    assert (
+        told_loose(1, held, driven=False) == "1 would be deleted, and this would go on without a limit: t-0 to [1, 2]"
+    )
+    told = (
+        "1 would be deleted, and this would go on without a limit until the executor sets its own, within ten seconds"
+    )
+    assert told_loose(1, held, driven=True) == f"{told}, if it has one: t-0 to [1, 2]"

@@ -402,7 +402,7 @@ def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
         (
             (),
             EligibleLeaders((), (3,)),
-            "mend the log dir of broker 3 that failed: it is the last known leader; if that",
+            "mend the log dir of broker 3 that failed: it is the last known leader; no other replica is up, so an UNCLEAN",
         ),
         ((), EligibleLeaders(), "start what is down: no replica is known to have every record; if that"),
         ((), None, "start what is down: no replica is known to have every record; if that"),

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from shunter.app.client_configuration import configuration_of
+from shunter.app.executor.orders import holder_of
+from shunter.app.executor.session import Target, read_journal
 from shunter.app.planning.plan import Planned, PlanOptions, plan_raw
 from shunter.core.wording import counted, named
 from shunter.drivers.admin.inventory import take_inventory
-from shunter.errors import FormatError
+from shunter.errors import DriverError, FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
+from shunter.model.execution import Direction
 from shunter.model.inventory import Inventory, InventoryPartition
+from shunter.model.partition import Replicas, TopicPartition
 
 
 class PlannedLive(NamedTuple):
@@ -24,7 +29,31 @@ class PlannedLive(NamedTuple):
     notes: tuple[str, ...]
 
 
-def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None) -> PlannedLive:
+class OpenGoals(NamedTuple):
+    """Where the open moves of a journal end. `unread`: why that is not known; "": it is."""
+
+    replicas: Mapping[TopicPartition, Replicas] = {}
+    unread: str = ""
+
+
+async def open_goals(target: Target) -> OpenGoals:
+    """Where the moves that wait or run under a target's journal end.
+
+    Of a move that is being stopped the cluster shows where it ends.
+    """
+    try:
+        place, _holder = await holder_of(target)
+        if not await asyncio.to_thread(place.exists):
+            return OpenGoals()
+        state, _holder = await asyncio.to_thread(read_journal, place)
+    except (DriverError, FormatError) as error:
+        return OpenGoals(unread=str(error))
+    return OpenGoals({move.tp: move.goal for move in state.open_moves() if move.direction is not Direction.STOP})
+
+
+def plan_cluster(
+    bootstrap: str, properties: Path | None, options: PlanOptions, save: Path | None, opened: OpenGoals | None = None
+) -> PlannedLive:
     """Plan a live cluster from its assignments, racks, sizes and min.insync.replicas.
 
     Args:
@@ -32,13 +61,16 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
         properties: Client properties, as Apache's tools take them.
         options: As for a file.
         save: A file for the cluster as it was read; `--from` reads it.
+        opened: Open moves, read before the cluster: one that ended meanwhile is at its goal. They count as done.
 
     Raises:
         DriverError: the cluster does not answer, or does not let us in.
         FormatError: a file can't be read or written.
         PlanRefused: the request can't be served on this cluster.
     """
+    opened = opened or OpenGoals()
     taken = take_inventory(configuration_of(bootstrap, properties), offsets=False)
+    taken = taken._replace(partitions=tuple(_at_its_goal(each, opened) for each in taken.partitions))
     raw = encode_plan_input(taken)
     if save is not None:
         try:
@@ -48,10 +80,22 @@ def plan_cluster(bootstrap: str, properties: Path | None, options: PlanOptions, 
     rackless = not options.ignore_racks and not any(broker.rack for broker in taken.brokers)
     asked = replace(options, ignore_racks=True) if rackless else options
     made = plan_raw(raw, f"cluster {taken.cluster_id}", asked)
-    return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, rackless=rackless)))
+    return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, opened.unread, rackless=rackless)))
 
 
-def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
+def _at_its_goal(partition: InventoryPartition, opened: OpenGoals) -> InventoryPartition:
+    """A partition as if its open move were under way."""
+    goal = opened.replicas.get(TopicPartition(partition.topic, partition.partition))
+    if goal is None or goal == partition.replicas:
+        return partition
+    leaves = tuple(broker for broker in partition.replicas if broker not in goal)
+    comes = tuple(broker for broker in goal if broker not in partition.due)
+    return partition._replace(replicas=goal + leaves, adding=comes, removing=leaves)
+
+
+def _notes(taken: Inventory, unread: str, *, rackless: bool) -> Iterator[str]:
+    if unread:
+        yield f"the journal's open moves are not known, so they count as not begun: {unread}"
     if rackless:
         yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
     told = {
@@ -62,7 +106,7 @@ def _notes(taken: Inventory, *, rackless: bool) -> Iterator[str]:
     moving = [partition for partition in taken.partitions if partition.adding or partition.removing]
     if moving:
         counts = counted(len(moving), "partition is", "partitions are")
-        yield f"{counts} being reassigned ({_names(moving)}): planned from the replicas at the end"
+        yield f"{counts} being moved, or about to be ({_names(moving)}): planned from the replicas at the end"
     bare = [partition for partition in taken.partitions if not partition.replicas]
     if bare:
         counts = counted(len(bare), "partition has", "partitions have")
@@ -76,4 +120,4 @@ def _names(partitions: Iterable[InventoryPartition]) -> str:
     return named(f"{each.topic}-{each.partition}" for each in partitions)
 
 
-__all__ = ["PlannedLive", "plan_cluster"]
+__all__ = ["OpenGoals", "PlannedLive", "open_goals", "plan_cluster"]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import click
 
+from shunter.app.executor.orders import holder_of
 from shunter.app.executor.session import Target
 from shunter.app.executor.throttles import (
     clear_throttles,
@@ -98,7 +99,8 @@ async def _clear(target: Target, *, yes: bool) -> int:
     loose = [throttle.key for throttle in found if not throttle.journaled]
     if loose:
         await see_nobody_else_drives(target)
-        told = told_loose(len(loose), await held_now(target, loose))
+        _place, holder = await holder_of(target)
+        told = told_loose(len(loose), await held_now(target, loose), driven=holder is not None)
         if not agreed(told, "Delete them?", yes=yes, as_json=False):
             return int(ExitCode.REFUSED)
     for told in (await clear_throttles(target, found)).told():
@@ -106,12 +108,16 @@ async def _clear(target: Target, *, yes: bool) -> int:
     return int(ExitCode.DONE)
 
 
-def told_loose(count: int, held: Sequence[str]) -> str:
-    """How many throttles would be deleted, and what of that which is under way they may hold."""
+def told_loose(count: int, held: Sequence[str], *, driven: bool) -> str:
+    """How many throttles would be deleted, and what of that which is under way they may hold.
+
+    `driven`: an executor drives the journal. Where it has a rate of its own, it sets that in place of one that is gone.
+    """
     if not held:
         return f"{count} would be deleted"
     more = f"; and {len(held) - NAMED} more" if len(held) > NAMED else ""
-    return f"{count} would be deleted, and this would go on without a limit: {'; '.join(held[:NAMED])}{more}"
+    until = " until the executor sets its own, within ten seconds, if it has one" if driven else ""
+    return f"{count} would be deleted, and this would go on without a limit{until}: {'; '.join(held[:NAMED])}{more}"
 
 
 @throttles.command()

@@ -97,7 +97,9 @@ def test_a_move_that_waits_for_a_leader_has_a_reason_instead_of_an_end() -> None
     assert rig.asked == []
     found = when_it_ends(rig.core.state, Meter(), rig.now_ms, {})
     assert found.estimate is None
-    assert found.held.startswith("no end: 1 stuck: it can't end without broker 2, which is down: waits for a leader")
+    assert found.held.startswith(
+        "no end: 1 stuck: it can't end without broker 2, which is down: no live broker has all records"
+    )
 
 
 @pytest.mark.parametrize("kind", WaitKind)

@@ -7,11 +7,11 @@ from apache_yard import Rig, Yard, until
 
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
-from shunter.core.executor.foresight.hold_ups import told_held_up
+from shunter.core.executor.foresight.hold_ups import told_held_up, way_out
 from shunter.core.executor.foresight.stuck import stuck, turned_to
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, ObserveTopics, PlanReply
-from shunter.core.executor.state import ExecutorState, Move
+from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -142,7 +142,10 @@ def test_a_stop_names_the_dead_replica_that_it_needs_and_no_other() -> None:
     ("live", "told_dead"),
     [
         ({1, 2, 4}, None),
-        ({1, 4}, "it can't end without brokers 2, 3, which are down: waits for brokers 2, 3 to be live and in sync"),
+        (
+            {1, 4},
+            "it can't end without one of brokers 2, 3, which are down: waits for brokers 2, 3 to be live and in sync",
+        ),
     ],
 )
 def test_a_rollback_can_end_if_enough_of_the_originals_are_live(live: set[int], told_dead: str | None) -> None:
@@ -502,8 +505,9 @@ def test_a_copy_from_a_dead_broker_names_it_and_what_is_left_in_the_cluster() ->
     rig.yard.kill(5)
     rig.settle(catching_up=False, rounds=40)
     assert stuck_row(rig) == (
-        "it can't end without broker 5, which is down: no live broker has all records; `shunter stop --leave` gives it"
-        " up, and leaves a reassignment in the cluster that can't end"
+        "it can't end without broker 5, which is down: no live broker has all records; start broker 5, which"
+        " has its data; `shunter stop --leave` gives it up, and leaves a reassignment in the cluster that can't end until"
+        " then"
     )
     left = decide_command(rig.core.state, Command(CommandKind.LEAVE)).text
     assert "once a former replica is in sync, `kafka-reassign-partitions --cancel` ends such a reassignment" not in left
@@ -544,3 +548,25 @@ def test_a_step_that_is_over_in_the_cluster_waits_for_a_look_and_for_no_broker(*
     assert "its step is over in the cluster" in move.waits.text
     rig.settle(catching_up=False)
     assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_where_one_of_several_replicas_has_all_records_not_all_of_them_are_asked_for() -> None:
+    """An outsider's find: with an eligible leader (KIP-966) and an empty ISR the move was called hopeless."""
+    state = ExecutorState(running=True)
+    state.cluster.brokers, state.cluster.needs_all = dict.fromkeys((4, 5, 6)), False
+    seen = ObservedPartition((6, 5, 1, 3), (), -1, (1, 3, 5))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: seen}, min_isr=1)
+    move = Move(T0, None, (5, 3, 1), (6, 5, 1), Strategy.INCREMENTAL, 1, (), False, 0, current=(5, 3, 1))
+    move.step = CurrentStep(1, (5, 3, 1), (6, 5, 1), "", cancels=False, begun_at_ms=0, accepted=True)
+    state.moves[T0] = move
+    for turned in (move, *(turned_to(move, each) for each in (Direction.BACK, Direction.STOP))):
+        why = stuck(state, turned)
+        assert why is not None
+        assert why.startswith(
+            "it can't end without one of brokers 1, 3, which are down and a working log dir of broker 5"
+        )
+        assert why.endswith("no live broker has all records")
+        out = way_out(state, turned)
+        assert "start broker 1 or start broker 3 or mend the log dir of broker 5" in out
+        assert "as `shunter doctor` tells; `shunter stop --leave` gives it up" in out
+        assert out.endswith("that can't end until then")

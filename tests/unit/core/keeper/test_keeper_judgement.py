@@ -80,7 +80,9 @@ class TestLasting:
         for minutes in (10, 20, 29):
             judged = look(later(seen, minutes), self.POLICY, judged.memory)
             assert ready(judged) is None
-        assert judged.proposals[0].held_back == ("disk skew has to hold for 30 minutes, and it is known for 29 minutes",)
+        assert judged.proposals[0].held_back == (
+            "disk skew has to hold for 30 minutes, and it is known for 29 minutes",
+        )
         judged = look(later(seen, 30), self.POLICY, judged.memory)
         assert ready(judged) is not None
         assert {each.since_ms for each in judged.holding} == {NOON_MS}

@@ -86,7 +86,7 @@ def _told_start(state: ExecutorState, sources: Replicas) -> str:
     live = state.cluster.brokers
     ways = [f"start broker {broker}" for broker in sources if broker not in live]
     ways += [f"mend the log dir of broker {broker} that failed" for broker in sources if broker in live]
-    return f"{' or '.join(ways)}, {'which has its data' if len(ways) == 1 else 'whichever has its data'}"
+    return f"{' or '.join(ways)}, {'which has its data' if len(ways) == 1 else 'whichever has its data, as `shunter doctor` tells'}"
 
 
 def _doubt(state: ExecutorState, move: Move) -> str:
@@ -161,14 +161,16 @@ def way_out(state: ExecutorState, move: Move) -> str:
 
 
 def _way_out(state: ExecutorState, move: Move) -> str:
-    leaving = "`shunter stop --leave` ends it as it is"
+    leaving, seen = "`shunter stop --leave` ends it as it is", state.cluster.partition(move.tp)
+    sources = () if seen is None else sources_of(state, move, seen)
     if endless := endless_step(state, move):
-        leaving = f"`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that {endless}"
+        until = " until then" if sources else ""
+        leaving = f"`shunter stop --leave` gives it up, and leaves a reassignment in the cluster that {endless}{until}"
     if ways := _ways(state, move, forced=False):
         return f"{ways} ends it"
     if ways := _ways(state, move, forced=True):
         return f"{ways} ends it, although fewer replicas than min.insync.replicas are then in sync; {leaving}"
-    return leaving
+    return f"{_told_start(state, sources)}; {leaving}" if sources else leaving
 
 
 def _ways(state: ExecutorState, move: Move, *, forced: bool) -> str:

@@ -42,10 +42,12 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
             return f"it can't end without {missing} and due to be in another log dir"
         missing = named_missing(state, move, unsettled(state, move))
         return f"it can't end without {missing} and may still copy it to another log dir" if missing else None
-    missing = named_missing(state, move, waits.brokers)
-    if not missing or len(_able(state, move, seen).intersection(waits.brokers)) >= waits.missing:
+    missing, able = named_missing(state, move, waits.brokers), _able(state, move, seen).intersection(waits.brokers)
+    wanted = waits.missing - len(able)
+    if not missing or wanted <= 0:
         return None
-    return f"it can't end without {missing}{why_needed(move, waits, missing)}"
+    some = "" if wanted >= len(waits.brokers) - len(able) else "one of " if wanted == 1 else f"{wanted} of "
+    return f"it can't end without {some}{missing}{why_needed(move, waits, missing)}"
 
 
 def is_over(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
@@ -224,11 +226,11 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     if step is None:
         chosen = choose(move, seen, live, min_isr, closed=closed)
         if sources and isinstance(chosen, Waits):
-            return Waits(chosen.reason, sources, 1)
+            return Waits(NO_SOURCE, sources, 1)
         return chosen if isinstance(chosen, Waits) else paper(move, seen.replicas)[1]
     turned = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(turned, Waits):
-        return turned
+        return Waits(NO_SOURCE, sources, 1) if sources else turned
     after = step.after if turned is None else turned.after
     late: Replicas = ()
     if not (step if turned is None else turned).cancels:
