@@ -85,7 +85,7 @@ def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = Non
                 resource.label, float(before.min()), float(before.max()), float(after.min()), float(after.max())
             )
         )
-    counted = Counter(zip(plan.moves.why.tolist(), plan.moves.resource.tolist(), strict=True))
+    reasons = Counter(map(_reason, plan.moves.why.tolist(), plan.moves.resource.tolist()))
     return Summary(
         resources=tuple(resources),
         moves=len(plan.moves),
@@ -101,7 +101,7 @@ def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = Non
         joint_percent=None
         if joint is None
         else percent_of(max(joint.size, bound.size if bound else 0.0), plan.total_bytes),
-        reasons=tuple((_reason(why, resource), count) for (why, resource), count in counted.most_common()),
+        reasons=tuple(reasons.most_common()),
         undone=tuple((left.what, left.why) for left in plan.undone),
     )
 

@@ -170,4 +170,4 @@ def difference(old: Indexes, new: Indexes, sizes: Floats, why: Codes, resource: 
         why=why[rows, slots].astype(np.int64),
         resource=resource[rows, slots].astype(np.int64),
     )
-    return moves, max(0, int(gone.sum()) - len(rows))
+    return moves, int(np.maximum(gone.sum(axis=1) - fresh.sum(axis=1), 0).sum())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from shunter.core.planning.board import Board, Budget
-from shunter.core.planning.cluster import ABSENT, ClusterLoad, Ints, Resource, distinct
+from shunter.core.planning.cluster import ABSENT, ClusterLoad, Indexes, Ints, Resource, distinct
 from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone
 from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
@@ -101,6 +101,7 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
                 stays = "nothing else of these partitions moves"
             yield f"{counts} ({names}): {stays}, because {kind.why}{out}"
     yield from _what_gets_thin(plan)
+    yield from _what_shares_a_rack(plan)
     if cluster.facts:
         found = rooms(cluster, plan.request.headroom)
         known = cluster.capacity(Resource.DISK)
@@ -123,6 +124,24 @@ def _what_gets_thin(plan: BalancedPlan) -> Iterator[str]:
     yield from told_thin((name, thinness(*each)) for name, each in zip(names, counts, strict=True))
 
 
+def _what_shares_a_rack(plan: BalancedPlan) -> Iterator[str]:
+    """Say which partitions end with more replicas in a rack that has another one of theirs than they have now."""
+    cluster, rows = plan.cluster, plan.changed
+    if len(cluster.racks) < 2:
+        return
+    more = rows[_beside_others(cluster, plan.replicas[rows]) > _beside_others(cluster, cluster.replicas[rows])]
+    if len(more):
+        counts = counted(len(more), "partition ends", "partitions end")
+        yield f"{counts} with more replicas in one rack than now ({named(map(cluster.partition_name, more.tolist()))})"
+
+
+def _beside_others(cluster: ClusterLoad, replicas: Indexes) -> Ints:
+    """By partition: how many of its replicas are in a rack where an earlier one is. `replicas`: (P, W)."""
+    racks = np.sort(np.where(replicas == ABSENT, ABSENT, cluster.rack_of[replicas]), axis=1)
+    again = (racks[:, 1:] == racks[:, :-1]) & (racks[:, 1:] != ABSENT)
+    return np.asarray(again.sum(axis=1))
+
+
 def _told_apart(load: float, edge: float) -> tuple[str, str]:
     """Both figures with as many digits as show which is greater, at least three."""
     digits = 3
@@ -135,6 +154,8 @@ def _forced_racks(plan: BalancedPlan) -> tuple[Undone, ...]:
     """Name the racks whose brokers carry more or less than the band by the rack rule alone."""
     goal, cluster = plan.targets, plan.cluster
     told: list[Undone] = []
+    if plan.request.scope in ORDER_ALONE:  # Leaders are not bound to racks.
+        return ()
     for rack, level in enumerate(goal.rack_level.tolist()):
         brokers = int(goal.rules.sizes[rack])
         if brokers and abs(level - 1) > plan.request.band:
