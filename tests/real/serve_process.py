@@ -14,7 +14,7 @@ from executor_process import SHUNTER, Running, Shunter
 from kafka import KafkaAdminClient
 
 from lab.testbed.waiting import wait_until
-from shunter.app.service.local import SOCKET
+from shunter.app.service.client import SOCKET
 from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import MovePaused

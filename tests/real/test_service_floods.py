@@ -22,7 +22,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.app.executor.session import Target
-from shunter.app.service.local import SOCKET, order_service
+from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.app.service.stories import Stories, journal_of
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
@@ -54,7 +54,7 @@ class Orders:
 
     def __init__(self, folder: Path) -> None:
         self.took: list[float] = []
-        self._folder = folder
+        self._service = ServiceClient(ServiceServer(folder / SOCKET))
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._give)
 
@@ -70,7 +70,7 @@ class Orders:
         while not self._over.wait(0.3):
             order = ServiceOrder(OrderKind.INTEND, "away", IntentKind.FREEZE_TOPIC, topics=(f"topic-{len(self.took)}",))
             began = time.monotonic()
-            asyncio.run(order_service(self._folder / SOCKET, order, "", f"{began}"))
+            self._service.order(order, "", f"{began}")
             self.took.append(time.monotonic() - began)
 
 

@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from shunter.app.access.access_tokens import AccessRole
-from shunter.web.identity import demand
-from shunter.web.order_bodies import SketchBody
+from shunter.web.identity import LOCAL_READER, demand
+from shunter.web.order_bodies import PreviewBody, SketchBody
 from shunter.web.ordering import VERBS
 from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reception, reception_of
@@ -57,7 +57,8 @@ class Demand(NamedTuple):
 
 
 _ORDERS = {verb.kind.value: Demand(AccessRole.OPERATE, verb.body.most_bytes) for verb in VERBS} | {
-    "sketch": Demand(AccessRole.OPERATE, SketchBody.most_bytes)
+    "sketch": Demand(AccessRole.OPERATE, SketchBody.most_bytes),
+    "preview": Demand(AccessRole.READ, PreviewBody.most_bytes),
 }
 
 
@@ -115,7 +116,7 @@ class Guards:
             caller = reception.identity.caller(request)
             request.state.caller = caller
             connection = getattr(request.state, "connection", lambda: None)()
-            if tokens and connection is not None:
+            if caller is not LOCAL_READER and connection is not None:
                 connection.know()
             demand(caller, wanted.role)
         length = request.headers.get("content-length", "0")

@@ -29,10 +29,13 @@ class Caller:
 
     person: Person
     by: str
-    """`token`, `session`, or `local` (no token was shown, because the service has none)."""
+    """`token`, `session`, `socket`, or `local` (no token was shown, because the service has none)."""
     csrf: str = ""
 
 
+AT_SOCKET = "socket"
+_RELAYED = frozenset({"authorization", "cookie", "origin", "forwarded", "via", "x-forwarded-for"})
+"""Headers of browsers and proxies. A proxy at the socket would give everybody the rights of its own user."""
 LOCAL_READER = Caller(Person("local", AccessRole.READ), "local")
 
 
@@ -58,8 +61,15 @@ class Identity:
         """The caller of a request.
 
         Raises:
-            HttpRefusal: 401 if a token is missing, wrong or expired; 403 if a page of another site sent the request.
+            HttpRefusal: 401 if a token is missing, wrong or expired; 403 if a page of another site sent the request,
+                or a proxy sent it through the UNIX socket.
         """
+        user = getattr(request.state, "user", "")
+        if user:
+            if found := sorted(_RELAYED & {*request.headers}):
+                told = f"{found[0]}: the UNIX socket is for this host's users, not for a proxy: let it ask --listen"
+                raise HttpRefusal(HTTPStatus.FORBIDDEN, "relayed", told)
+            return Caller(Person(user, AccessRole.ADMINISTER), AT_SOCKET)
         if self._tokens is None:
             return LOCAL_READER
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")

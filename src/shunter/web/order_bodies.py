@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, create_model, model_validator
 
@@ -52,6 +52,22 @@ class OrderBody(BaseModel):
     def order(self, kind: OrderKind, cluster: str) -> ServiceOrder:
         """The order that this is the body of."""
         return decode_body(kind, cluster, self.model_dump(exclude={"comment"}, exclude_unset=True, exclude_none=True))
+
+
+class PreviewBody(BaseModel):
+    """An order to moves that is not given yet. `partitions`: as `orders-3`; none: all open moves, or the kill switch."""
+
+    model_config = ConfigDict(extra="forbid")
+    most_bytes: ClassVar[int] = _MORE
+    verb: Literal["pause", "resume", "stop", "rollback"]
+    partitions: Annotated[list[Name], FailFast(), Field(max_length=100_000)] = []
+
+
+class FleetPreviewBody(BaseModel):
+    """The kill switch of the fleet, or its end."""
+
+    model_config = ConfigDict(extra="forbid")
+    verb: Literal["pause", "resume"]
 
 
 _FIELDS: dict[str, tuple[Any, Any, str]] = {

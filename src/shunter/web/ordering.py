@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any, NamedTuple
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from shunter.app.access.access_tokens import AccessRole
-from shunter.model.service import IntentKind, OrderKind, ServiceOrder, Signature
+from shunter.model.service import TOKEN, USER, IntentKind, OrderKind, ServiceOrder, Signature
 from shunter.views.service import KeptProposalView, render
 from shunter.web.answers import model_of
-from shunter.web.identity import Caller, demand
+from shunter.web.identity import AT_SOCKET, Caller, demand
 from shunter.web.order_bodies import (
     ClusterBody,
     IntentBody,
@@ -97,7 +97,8 @@ async def _carry_out(
         demand(caller, AccessRole.ADMINISTER)
     if not name and order.partitions:
         raise HttpRefusal(HTTPStatus.BAD_REQUEST, "invalid", "partitions: these are of one cluster, not of the fleet")
-    signature = Signature(caller.person.name, body.comment, key)
+    account = USER if caller.by == AT_SOCKET else TOKEN
+    signature = Signature(caller.person.name, body.comment, key, account)
     done = await reception.audit.order(reception.front.order, order, signature, by=caller.by, peer=peer_of(request))
     if done.undone:
         response.status_code = HTTPStatus.MULTI_STATUS
@@ -110,11 +111,18 @@ async def _carry_out(
     dependencies=[Depends(may(AccessRole.OPERATE))],
     summary="A dry run: what a plan, or an intent, would move",
 )
-async def sketch(reception: TheReception, caller: Asker, name: ClusterName, body: SketchBody) -> Response:  # type: ignore[valid-type]
-    """A dry run by the last observation; nothing is kept, and `changes` is empty. Needs `operate`: planning takes time."""
+async def sketch(
+    reception: TheReception,
+    caller: Asker,
+    name: ClusterName,
+    body: SketchBody,  # type: ignore[valid-type]
+    *,
+    changes: Annotated[bool, Query(description="Include the partitions: there may be 100,000.")] = False,
+) -> Response:
+    """A dry run by the last observation; nothing is kept. Needs `operate`: planning takes time."""
     order: ServiceOrder = body.order(OrderKind.PROPOSE, name)  # type: ignore[attr-defined]
     view = await reception.front.sketch(order, caller.person.name)
-    return Response(render(without_changes(view)), media_type="application/json")
+    return Response(render(view if changes else without_changes(view)), media_type="application/json")
 
 
 def _for_a_cluster(verb: Verb) -> Callable[..., Awaitable[Done]]:

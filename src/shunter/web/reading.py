@@ -32,6 +32,7 @@ from shunter.views.service import (
 )
 from shunter.web.answers import model_of
 from shunter.web.forecasts import ForecastHistory
+from shunter.web.order_bodies import FleetPreviewBody, PreviewBody
 from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reader, TheReception
 
@@ -260,39 +261,23 @@ async def past_moves(
     return _json(PastMovesPage(*sought, _next(offset, limit, sought[1], search=search, state=state)))
 
 
-PREVIEWED = Literal["pause", "resume", "stop", "rollback"]
-
-
-@router.get(
+@router.post(
     "/clusters/{name}/preview",
     response_model=model_of(OrderPreview),
     summary="What an order to moves would do now",
 )
-async def preview(
-    reception: TheReception,
-    caller: Reader,
-    name: ClusterName,
-    verb: Annotated[PREVIEWED, Query(description="The order.")],
-    partition: Annotated[
-        list[str] | None,
-        Query(max_length=MOST_ROWS, description="As `orders-3`; none: all open moves, or the kill switch."),
-    ] = None,
-) -> Response:
+async def preview(reception: TheReception, caller: Reader, name: ClusterName, body: PreviewBody) -> Response:
     """In words, with the most bytes that would be copied again. The request changes nothing."""
-    order = ServiceOrder(OrderKind(verb), name, partitions=tuple(partition or ()))
+    order = ServiceOrder(OrderKind(body.verb), name, partitions=tuple(body.partitions))
     return _json(reception.front.preview(order, caller.person.name))
 
 
-@router.get(
+@router.post(
     "/fleet/preview", response_model=model_of(OrderPreview), summary="What the kill switch of the fleet would do now"
 )
-async def fleet_preview(
-    reception: TheReception,
-    caller: Reader,
-    verb: Annotated[Literal["pause", "resume"], Query(description="The order.")],
-) -> Response:
+async def fleet_preview(reception: TheReception, caller: Reader, body: FleetPreviewBody) -> Response:
     """In words. The request changes nothing."""
-    return _json(reception.front.preview(ServiceOrder(OrderKind(verb)), caller.person.name))
+    return _json(reception.front.preview(ServiceOrder(OrderKind(body.verb)), caller.person.name))
 
 
 @router.get("/clusters/{name}/proposals", response_model=model_of(ProposalList), summary="Proposals of a cluster")

@@ -71,8 +71,8 @@ class Reception:
 
 
 def peer_of(request: Request) -> str:
-    """The address that a request came from."""
-    return request.client.host if request.client is not None else ""
+    """The address that a request came from; through the UNIX socket, this host's."""
+    return request.client.host if request.client is not None else "this host"
 
 
 def refusal_of(refused: OrderRefused) -> HttpRefusal:

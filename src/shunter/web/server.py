@@ -1,4 +1,4 @@
-"""The HTTP server: it serves one port while a `with` block runs."""
+"""The HTTP servers: one at a UNIX socket and one at a port serve the same application while a `with` block runs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import contextlib
 import functools
 import secrets
 import socket
-from collections.abc import AsyncIterator, Collection, Coroutine, Generator
+from collections.abc import AsyncIterator, Coroutine, Generator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import uvicorn
+from fastapi import FastAPI
 
 from shunter.app.access.access_tokens import Tokens
 from shunter.app.access.audit_log import AuditLog
@@ -28,12 +29,13 @@ from shunter.web.identity import Identity
 from shunter.web.port.accepting import Acceptor
 from shunter.web.port.connection import HttpConnection
 from shunter.web.port.connection_limits import ConnectionLimits
-from shunter.web.port.listening import listen_at, load_tls, shown_host
+from shunter.web.port.listening import listen_at, listen_in, load_tls, shown_host
 from shunter.web.port.token_watch import watch_tokens
 from shunter.web.port.turns import AddressTurns
 from shunter.web.reception import Reception
 
 CLOSING_SECONDS = 5
+MOST_AT_SOCKET = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,37 +78,57 @@ def check_options(options: WebOptions) -> None:
 
 
 @asynccontextmanager
-async def serving(front: Front, options: WebOptions, audit: AuditLog | None = None) -> AsyncIterator[str]:
-    """Serve while the block runs; yields the address of the page.
+async def serving(
+    front: Front, options: WebOptions | None, audit: AuditLog | None = None, *, door: Path | None = None
+) -> AsyncIterator[str]:
+    """Serve while the block runs; yields the address of the page, "" without a port.
+
+    The two servers share the application, and neither turns nor bounds: a flood at the port does not reach the socket.
+
+    Args:
+        front: The service.
+        options: The port; None: no port is opened.
+        audit: Gets every order.
+        door: The path of the UNIX socket; None: there is none.
 
     Raises:
         SettingsError: see `check_options`; or the certificate or its key can't be used.
         FormatError: the tokens can't be used.
-        DriverError: the host or the port can't be used.
+        DriverError: the socket, the host or the port can't be used.
     """
-    check_options(options)
-    tokens = None if options.tokens is None else Tokens(options.tokens)
+    at = options or WebOptions()
+    check_options(at)
+    tokens = None if at.tokens is None else Tokens(at.tokens)
     hub = Hub(secrets.token_hex(4))
-    reception = Reception(front, Identity(tokens, PageSessions(options.sessions)), hub, audit or AuditLog(None))
+    reception = Reception(front, Identity(tokens, PageSessions(at.sessions)), hub, audit or AuditLog(None))
+    shown = shown_host(at.host)
+    application = make_application(reception, {*LOCAL_HOSTS, shown.lower(), *map(str.lower, at.hosts)})
     async with contextlib.AsyncExitStack() as stack:
         _accompany(stack, feed(front, hub, front.version, reception.forecasts), "web-feed")
         if tokens is not None:
             _accompany(stack, watch_tokens(tokens, front, hub), "web-tokens")
-        listener = stack.enter_context(listen_at(options.host, options.port))
-        port = listener.getsockname()[1]
-        shown = shown_host(options.host)
-        hosts = {*LOCAL_HOSTS, shown.lower(), *map(str.lower, options.hosts)}
-        await stack.enter_async_context(_server(reception, hosts, listener, options))
+        address = ""
+        if door is not None:
+            room = ConnectionLimits(most_of_address=MOST_AT_SOCKET)
+            await stack.enter_async_context(_server(application, room, stack.enter_context(listen_in(door))))
+        if options is not None:
+            listener = stack.enter_context(listen_at(at.host, at.port))
+            address = f"{'https' if at.certificate else 'http'}://{shown}:{listener.getsockname()[1]}/"
+            await stack.enter_async_context(_server(application, reception.room, listener, at.certificate, at.key))
         stack.callback(hub.close)
-        yield f"{'https' if options.certificate else 'http'}://{shown}:{port}/"
+        yield address
 
 
 @asynccontextmanager
 async def _server(
-    reception: Reception, hosts: Collection[str], listener: socket.socket, options: WebOptions
+    application: FastAPI,
+    room: ConnectionLimits,
+    listener: socket.socket,
+    certificate: Path | None = None,
+    key: Path | None = None,
 ) -> AsyncIterator[None]:
     config = uvicorn.Config(
-        make_application(reception, hosts),
+        application,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -114,11 +136,11 @@ async def _server(
         lifespan="off",
         ws="none",
         timeout_graceful_shutdown=CLOSING_SECONDS,
-        ssl_certfile=options.certificate,
-        ssl_keyfile=options.key,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
     )
-    load_tls(config, options.certificate, options.key)
-    server = _Server(config, reception.room)
+    load_tls(config, certificate, key)
+    server = _Server(config, room)
     task = asyncio.create_task(server.serve(sockets=[listener]), name="web-server")
     listening = asyncio.create_task(server.listening.wait())
     try:
@@ -129,7 +151,6 @@ async def _server(
     finally:
         listening.cancel()
         server.should_exit = True
-        reception.hub.close()
         await asyncio.wait({task})
 
 

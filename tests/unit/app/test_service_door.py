@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import getpass
+import socket
 import sqlite3
 import stat
 from contextlib import AsyncExitStack, closing
@@ -13,95 +15,97 @@ import orjson
 import pytest
 from service_orders import order
 from service_world import Clock, Yard, policy
+from web_yard import Yard as Fleet
 
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.evaluation.policy import read_service_file
-from shunter.app.service.local import SOCKET, answering, ask_service, order_service
+from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
 from shunter.app.service.thinking import PIECE, LookQuestion, Wish, packed, unpacked
-from shunter.drivers.service.local_socket import Answering, ask_at_door, open_door
+from shunter.drivers.host import http_client
 from shunter.drivers.service.store import ServiceStore
 from shunter.errors import DriverError
 from shunter.model.keeper import Mode
-from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, Signature
+from shunter.model.service import USER, IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.web.port.listening import listen_in
+from shunter.web.server import serving
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
 
 
 def test_a_folder_whose_path_is_too_long_for_a_socket_is_told_with_the_rule(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async def never(_request: object, _user: str) -> object:
-            raise AssertionError("nobody gets here")
-
-        async with open_door(tmp_path / ("x" * 100) / SOCKET, never):
-            pass
-
-    with pytest.raises(DriverError, match="a socket's path has at most 107 bytes: name a shorter --state-dir"):
-        asyncio.run(scenario())
+    with (
+        pytest.raises(DriverError, match="a socket's path has at most 107 bytes: name a shorter --state-dir"),
+        listen_in(tmp_path / ("x" * 100) / SOCKET),
+    ):
+        pass
 
 
-async def broken(_request: object, _user: str) -> object:
-    raise RuntimeError("a mistake of ours")
+async def asked(path: Path, *head: str) -> bytes:
+    """The first line of the answer at a socket to a request with these headers."""
+    reader, writer = await asyncio.open_unix_connection(path)
+    writer.write("\r\n".join(["GET /api/v1/session HTTP/1.1", "Host: localhost", *head, "", ""]).encode())
+    line = await reader.readline()
+    writer.close()
+    return line
 
 
-async def cancelled(_request: object, _user: str) -> object:
-    raise asyncio.CancelledError
+async def test_what_is_asked_at_the_socket(tmp_path: Path) -> None:
+    (tmp_path / "k.toml").write_text(FILE)
+    file = read_service_file(tmp_path / "k.toml")
+    door, me = tmp_path / SOCKET, getpass.getuser()
+    client = ServiceClient(ServiceServer(door))
+    with pytest.raises(DriverError, match="no service serves at"):
+        client.fleet()
+    audit = AuditLog(tmp_path / "audit.log")
+    async with (
+        open_service(file, tmp_path) as (service, front),
+        serving(front, None, audit, door=door),
+        AsyncExitStack() as stack,
+    ):
+        stack.callback(audit.close)
+        service.keepers["away"].topic_of_words = None  # Its cluster never answers, so it could not take any words.
+        assert stat.S_IMODE(door.stat().st_mode) == 0o600
+        fleet = await asyncio.to_thread(client.fleet)
+        assert [row["name"] for row in fleet["clusters"]] == ["away"]
+        drain = order(IntentKind.DRAIN, "3", cluster="away")
+        done = await asyncio.to_thread(client.order, drain, "old disks", "k1")
+        assert await asyncio.to_thread(client.order, drain, "old disks", "k1") == done
+        (intent,) = service.keepers["away"].intents
+        assert (intent.about, intent.who, intent.comment) == ("3", me, "old disks")
+        line = orjson.loads((tmp_path / "audit.log").read_bytes().splitlines()[0])
+        assert [line[each] for each in ("who", "by", "peer", "verb")] == [me, "socket", "this host", "intend"]
+        with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
+            await asyncio.to_thread(list, client.moves("prod"))
+        assert refused.value.refusal is Refusal.NOT_FOUND
+        with pytest.raises(DriverError, match="can't be asked: str is not valid UTF-8"):
+            await asyncio.to_thread(client.order, drain, "\udcff", "k2")
+        told = await asyncio.to_thread(client.timeline, "away", 10)
+        assert [event["kind"] for event in told["events"]] == ["intend"]
+        assert b" 200 " in await asked(door)
+        # A proxy would give the rights of its own user to everybody who reaches it.
+        for header in ("X-Forwarded-For: 10.0.0.1", "Origin: http://localhost", "Authorization: Bearer x"):
+            assert b" 403 " in await asked(door, header), header
+    assert not door.exists()
 
 
-@pytest.mark.parametrize("failing", [broken, cancelled])
-async def test_a_command_does_not_wait_for_an_answer_that_will_not_come(tmp_path: Path, failing: Answering) -> None:
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, _context: None)
-    async with open_door(tmp_path / SOCKET, failing):
-        with pytest.raises(DriverError, match="the service ended before it answered"):
-            await ask_at_door(tmp_path / SOCKET, {"ask": "fleet"}, within_s=10)
+async def test_a_vote_at_the_socket_is_that_of_a_unix_user(tmp_path: Path) -> None:
+    yard = Fleet()
+    client = ServiceClient(ServiceServer(tmp_path / SOCKET))
+    async with serving(yard.front, None, door=tmp_path / SOCKET):
+        await asyncio.to_thread(client.order, ServiceOrder(OrderKind.PAUSE, "prod-eu"), "", "k")
+    assert [(signed.who, signed.by) for _order, signed in yard.orders] == [(getpass.getuser(), USER)]
 
 
-def test_what_is_asked_at_the_door(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        (tmp_path / "k.toml").write_text(FILE)
-        file = read_service_file(tmp_path / "k.toml")
-        with pytest.raises(DriverError, match="no service serves at"):
-            await ask_service(tmp_path / SOCKET, "fleet")
-        door = tmp_path / SOCKET
-        audit = AuditLog(tmp_path / "audit.log")
-        async with (
-            open_service(file, tmp_path) as (service, front),
-            open_door(door, answering(front, audit)),
-            AsyncExitStack() as stack,
-        ):
-            stack.callback(audit.close)
-            service.keepers["away"].topic_of_words = None  # Its cluster never answers, so it could not take any words.
-            assert stat.S_IMODE((tmp_path / SOCKET).stat().st_mode) == 0o600
-            fleet = await ask_service(tmp_path / SOCKET, "fleet")
-            assert [row["name"] for row in fleet["clusters"]] == ["away"]
-            done = await order_service(
-                tmp_path / SOCKET, order(IntentKind.DRAIN, "3", cluster="away"), "old disks", "k1"
-            )
-            again = await order_service(
-                tmp_path / SOCKET, order(IntentKind.DRAIN, "3", cluster="away"), "old disks", "k1"
-            )
-            assert again == done
-            (intent,) = service.keepers["away"].intents
-            assert (intent.about, intent.who, intent.comment) == ("3", getpass.getuser(), "old disks")
-            line = orjson.loads((tmp_path / "audit.log").read_bytes().splitlines()[0])
-            assert (line["who"], line["by"], line["verb"], line["about"]) == (
-                getpass.getuser(),
-                "socket",
-                "intend",
-                ["drain", "3"],
-            )
-            with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
-                await ask_service(tmp_path / SOCKET, "moves", cluster="prod")
-            assert refused.value.refusal is Refusal.NOT_FOUND
-            with pytest.raises(DriverError, match="can't be asked: str is not valid UTF-8"):
-                await order_service(tmp_path / SOCKET, order(IntentKind.DRAIN, "4", cluster="away"), "\udcff", "k2")
-            for wrong in ({"ask": "sesame"}, {}, {"ask": "order", "kind": "explode"}, [1]):
-                assert (await ask_at_door(tmp_path / SOCKET, wrong))["refusal"] == "invalid"
-            told = await ask_service(tmp_path / SOCKET, "timeline", cluster="away")
-            assert [event["kind"] for event in told["events"]] == ["intend"]
-        assert not (tmp_path / SOCKET).exists()
+async def test_a_socket_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Locked(socket.socket):
+        def connect(self, address: object) -> None:
+            raise PermissionError(errno.EACCES, f"Permission denied: {address}")
 
-    asyncio.run(scenario())
+    monkeypatch.setattr(http_client.socket, "socket", Locked)
+    with pytest.raises(DriverError, match="the service belongs to another user") as refused:
+        ServiceClient(ServiceServer(tmp_path / SOCKET)).order(ServiceOrder(OrderKind.PAUSE), "", "k")
+    assert not refused.value.retriable
 
 
 def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path) -> None:

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from service_orders import order
 
-from shunter.app.service.local import SOCKET, ask_service
+from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.running import serve_until_told
 from shunter.app.service.service import ClusterService, open_service
+from shunter.cli.service.page import open_door
 from shunter.model.keeper import Condition, Mode
 from shunter.model.service import IntentKind, OrderKind, Signature
 
@@ -137,18 +138,19 @@ def test_a_process_reads_the_file_again_by_itself_and_on_sighup(tmp_path: Path, 
     async def scenario() -> None:
         path, told = tmp_path / "k.toml", list[str]()
         path.write_text(FILE)
+        door = open_door(tmp_path / "s" / SOCKET, None, told.append)
 
         async def until(found: Callable[[], bool]) -> None:
             async with asyncio.timeout(60):
                 while not found():  # noqa: ASYNC110 - turns of the loop
                     await asyncio.sleep(0)
 
-        serving = asyncio.create_task(serve_until_told(path, tmp_path / "s", told.append))
+        serving = asyncio.create_task(serve_until_told(path, tmp_path / "s", told.append, door))
         await until(lambda: any("serves away" in each for each in told))
         if by == "a change":
             path.write_text(FROZEN + "limits.moves = 0\n")
             await until(lambda: any("limits.moves = 0" in each for each in told))
-            fleet = await ask_service(tmp_path / "s" / SOCKET, "fleet")
+            fleet = await asyncio.to_thread(ServiceClient(ServiceServer(tmp_path / "s" / SOCKET)).fleet)
             assert "limits.moves = 0" in fleet["policy_trouble"]
             path.write_text(FROZEN)
         else:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 from click.testing import CliRunner, Result
 
 from shunter.app.exit_codes import ExitCode
-from shunter.app.service import local
 from shunter.cli import main
 from shunter.cli.service import place
 from shunter.drivers.service.service_api import ServiceServer
@@ -46,19 +45,26 @@ class Service:
         self.signed: list[tuple[str, str]] = []
         self.bytes = 0
         self.undone: list[str] = []
+        self.changes = False
 
-    async def ask(self, at: object, ask: str, **_parts: Any) -> Any:
-        self.places.append(at)
-        answers: dict[str, Any] = {
-            "fleet": {"clusters": [{"name": "prod"}]},
-            "moves": {"moves": MOVES},
-            "preview": {"text": "told", "bytes": self.bytes},
-            "sketch": {"proposal": {**PLANNED, "undone": self.undone}},
-        }
-        return answers[ask]
+    def at(self, server: ServiceServer) -> Self:
+        self.places.append(server)
+        return self
 
-    async def order(self, at: object, order: ServiceOrder, comment: str, key: str) -> OrderDone:
-        self.places.append(at)
+    def fleet(self) -> Any:
+        return {"clusters": [{"name": "prod"}]}
+
+    def moves(self, _cluster: str) -> Any:
+        return iter(MOVES)
+
+    def preview(self, _order: ServiceOrder) -> Any:
+        return {"text": "told", "bytes": self.bytes}
+
+    def sketch(self, _order: ServiceOrder, *, changes: bool) -> Any:
+        self.changes = changes
+        return {"proposal": {**PLANNED, "undone": self.undone}}
+
+    def order(self, order: ServiceOrder, comment: str, key: str) -> OrderDone:
         self.orders.append(order)
         self.signed.append((comment, key))
         return OrderDone("done")
@@ -67,8 +73,7 @@ class Service:
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Service]:
     made = Service()
-    monkeypatch.setattr(place, "ask_service", made.ask)
-    monkeypatch.setattr(place, "order_service", made.order)
+    monkeypatch.setattr(place, "ServiceClient", made.at)
     monkeypatch.setenv("SHUNTER_CONFIG", str(tmp_path / "config.toml"))
     monkeypatch.delenv("SHUNTER_SERVICE", raising=False)
     (tmp_path / "config.toml").write_text(
@@ -90,7 +95,7 @@ def test_the_ordinary_verbs_speak_to_a_service_that_is_named(service: Service, v
     done = run(verb, "orders-3", "--service", "/run/service.sock", "--yes", "--comment", "why", "--key", "k")
     assert (done.exit_code, done.output.splitlines()[-1]) == (0, "done"), done.output
     assert service.orders == [ServiceOrder(TURNS[verb], "prod", partitions=("orders-3",))]
-    assert (service.signed, {*service.places}) == ([("why", "k")], {Path("/run/service.sock")})
+    assert (service.signed, {*service.places}) == ([("why", "k")], {ServiceServer(Path("/run/service.sock"))})
 
 
 def test_the_kill_switch_is_a_pause_of_nothing_by_name_and_never_asks(service: Service) -> None:
@@ -158,10 +163,7 @@ def test_the_token_of_a_profile_is_not_sent_to_another_service(service: Service)
         (("approve", "p", "--plain-http"), "are for a --service with an address"),
     ],
 )
-def test_the_driver_is_meant_unless_a_service_is_named(
-    service: Service, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], told: str
-) -> None:
-    monkeypatch.setattr(local, "ask_at_door", None)
+def test_the_driver_is_meant_unless_a_service_is_named(service: Service, words: tuple[str, ...], told: str) -> None:
     done = run(*words, "--yes") if words[0] == "stop" else run(*words)
     assert (done.exit_code != 0, service.orders) == (True, []), done.output
     assert told in done.output or told == "journal"
@@ -213,6 +215,7 @@ def test_a_dry_run_says_what_its_plan_leaves_undone(service: Service) -> None:
     assert (done.exit_code, service.orders) == (ExitCode.PARTLY, [])
     assert "  left undone: t-0 stays on broker 1: too few brokers are left\n" in done.output
     assert run(*words, "--json").exit_code == ExitCode.PARTLY
+    assert service.changes, "for a program the plan comes with its partitions"
 
 
 def test_a_verb_without_a_place_names_the_service_too(service: Service) -> None:

@@ -41,8 +41,6 @@ READ = {
     "/api/v1/clusters/{name}/executions": f"{CLUSTER}/executions",
     "/api/v1/clusters/{name}/executions/{execution}/moves": f"{CLUSTER}/executions/1/moves?search=topic&limit=2",
     "/api/v1/clusters/{name}/forecasts": f"{CLUSTER}/forecasts",
-    "/api/v1/clusters/{name}/preview": f"{CLUSTER}/preview?verb=rollback&partition=topic-001-0",
-    "/api/v1/fleet/preview": "/api/v1/fleet/preview?verb=pause",
     "/api/v1/clusters/{name}/proposals": f"{CLUSTER}/proposals?ended=true",
     "/api/v1/clusters/{name}/proposals/{proposal}": f"{CLUSTER}/proposals/prod-eu-1",
     "/api/v1/clusters/{name}/proposals/{proposal}/changes": f"{CLUSTER}/proposals/prod-eu-1/changes?limit=2",
@@ -68,7 +66,7 @@ class TestTheDocument:
         assert reads == READ.keys() | OTHERS
         orders = {path for path, each in paths.items() if "post" in each} - {"/api/v1/session"}
         for_clusters = {f"/api/v1/clusters/{{name}}/{verb.kind.value}" for verb in VERBS}
-        orders -= {"/api/v1/clusters/{name}/sketch"}
+        orders -= {"/api/v1/clusters/{name}/sketch", "/api/v1/clusters/{name}/preview", "/api/v1/fleet/preview"}
         assert orders == for_clusters | {f"/api/v1/fleet/{verb.kind.value}" for verb in VERBS if verb.fleet}
 
     async def test_it_is_served_to_everybody(self, house: House) -> None:
@@ -108,8 +106,9 @@ class TestTheDocument:
             validate(document, "/health", {"status": "alive", "why": "", "surprise": 1})
         with pytest.raises(AssertionError, match="status"):
             validate(document, "/health", {"why": ""})
+        wrong = {"text": "", "bytes": "1", "moves": 1}
         with pytest.raises(AssertionError, match="integer"):
-            validate(document, "/api/v1/clusters/{name}/preview", {"text": "", "bytes": "1", "moves": 1})
+            validate(document, "/api/v1/clusters/{name}/preview", wrong, "post")
 
 
 def validate(document: dict[str, Any], path: str, value: Any, method: str = "get") -> None:
@@ -243,10 +242,14 @@ class TestReading:
                 assert (await second.get(f"{CLUSTER}/moves", headers={"if-none-match": tag})).status_code == 200
 
     async def test_the_cost_of_a_rollback_is_told_first(self, house: House) -> None:
-        async with client(house) as asker:
-            one = (await asker.get(f"{CLUSTER}/preview?verb=rollback&partition=topic-001-0")).json()
-            every = (await asker.get(f"{CLUSTER}/preview?verb=rollback")).json()
-            gone = await asker.get(f"{CLUSTER}/preview?verb=rollback&partition=gone-0")
+        verb = {"verb": "rollback"}
+        async with client(house, AccessRole.READ) as asker:
+            one = (await asker.post(f"{CLUSTER}/preview", json={**verb, "partitions": ["topic-001-0"]})).json()
+            every = (await asker.post(f"{CLUSTER}/preview", json=verb)).json()
+            gone = await asker.post(f"{CLUSTER}/preview", json={**verb, "partitions": ["gone-0"] * 50_000})
+            fleet = (await asker.post("/api/v1/fleet/preview", json={"verb": "pause"})).json()
+        for path, told in ((f"{CLUSTER}/preview", one), ("/api/v1/fleet/preview", fleet)):
+            validate(house.application.openapi(), path.replace("prod-eu", "{name}"), told, "post")
         assert (one["moves"], one["bytes"]) == (1, 1_000_000_000)
         assert "1.0 GB are copied again" in one["text"]
         assert every["moves"] == 38, "two of the forty moves are another tool's"
@@ -395,7 +398,7 @@ class TestASketch:
             )
         (line,) = told.stdout.splitlines()
         assert (told.exit_code, json.loads(line)["moves"]) == (0, 400), told.output
-        assert "changes" not in json.loads(line)
+        assert "changes" in json.loads(line)
 
 
 class TestOrders:

@@ -16,8 +16,7 @@ from web_yard import Yard
 
 from shunter.app.access.access_tokens import AccessRole, add_token
 from shunter.app.access.audit_log import FILE_BYTES, FILES, AuditLog
-from shunter.app.service.local import SOCKET, answering, order_service
-from shunter.drivers.service.local_socket import open_door
+from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.model.service import OrderKind, ServiceOrder
 from shunter.web.server import WebOptions, serving
 
@@ -68,7 +67,7 @@ class Watched:
     """What a caller at the socket, and a task of the event loop, notice."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.service = ServiceClient(ServiceServer(folder / SOCKET))
         self.orders: list[float] = []
         self.asked: list[float] = []
         self.late: list[float] = []
@@ -79,7 +78,7 @@ class Watched:
         while loop.time() < until:
             number += 1
             began = loop.time()
-            await order_service(self.folder / SOCKET, PAUSE, "", f"k{number}")
+            await asyncio.to_thread(self.service.order, PAUSE, "", f"k{number}")
             self.orders.append(loop.time() - began)
             await self.after(0.05)
 
@@ -115,8 +114,7 @@ async def flooded(kind: str, seconds: float, folder: Path) -> None:
     loop = asyncio.get_running_loop()
     options = WebOptions(port=0, tokens=folder / "tokens.json")
     async with AsyncExitStack() as stack:
-        address = await stack.enter_async_context(serving(yard.front, options, audit))
-        await stack.enter_async_context(open_door(folder / SOCKET, answering(yard.front, audit)))
+        address = await stack.enter_async_context(serving(yard.front, options, audit, door=folder / SOCKET))
         port = int(address.rstrip("/").rpartition(":")[2])
         await stack.enter_async_context(flood(kind, port))
         await watched.after(0.5)

@@ -1,11 +1,11 @@
-"""The service as a process: it waits for its seat, opens its doors, and serves until a signal."""
+"""The service as a process: it waits for its seat, opens its door, and serves until a signal."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
@@ -13,21 +13,19 @@ from typing import Any
 from shunter import __version__
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.service.front import Front
-from shunter.app.service.local import SOCKET, answering
 from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.service import open_service, take_seat
 from shunter.drivers.host.file_limits import make_room
 from shunter.drivers.host.task_groups import run_together
-from shunter.drivers.service.local_socket import open_door
 
 FILES = 2_000
-"""Files that HTTP and the socket may need; the limit on open files is raised for them."""
-Doors = Callable[[Front, AuditLog], AbstractAsyncContextManager[None]]
-"""Opens another way to the front, such as HTTP."""
+"""Files that HTTP may need; the limit on open files is raised for them."""
+Door = Callable[[Front, AuditLog], AbstractAsyncContextManager[None]]
+"""Opens the way to the front: HTTP."""
 
 
 async def serve_until_told(
-    path: Path, folder: Path, say: Callable[[str], None], *doors: Doors, audit: Path | None = None
+    path: Path, folder: Path, say: Callable[[str], None], door: Door, *, audit: Path | None = None
 ) -> None:
     """Serve until SIGINT or SIGTERM. Moves under way then go on in the clusters, and the next service takes them up.
 
@@ -35,7 +33,7 @@ async def serve_until_told(
         path: The policy file. It is read again when it changes, and on SIGHUP.
         folder: The folder of the service's state.
         say: Takes sentences for people at the terminal.
-        doors: Other ways to the front.
+        door: The way to the front.
         audit: The audit log; None: `audit.log` in the folder.
 
     Raises:
@@ -57,7 +55,7 @@ async def serve_until_told(
             try:
                 policy.refresh()
                 with contextlib.closing(AuditLog(audit or folder / "audit.log")) as log:
-                    await _serve(policy, folder, say, doors, leaving, log)
+                    await _serve(policy, folder, say, door, leaving, log)
             finally:
                 seat.leave()
         finally:
@@ -68,16 +66,14 @@ async def _serve(
     policy: PolicyFile,
     folder: Path,
     say: Callable[[str], None],
-    doors: Sequence[Doors],
+    door: Door,
     leaving: asyncio.Task[Any],
     audit: AuditLog,
 ) -> None:
     """Serve until `leaving` is done."""
     async with contextlib.AsyncExitStack() as opened:
         service, front = await opened.enter_async_context(open_service(policy.file, folder))
-        await opened.enter_async_context(open_door(folder / SOCKET, answering(front, audit)))
-        for door in doors:
-            await opened.enter_async_context(door(front, audit))
+        await opened.enter_async_context(door(front, audit))
         if service.records.trouble:
             say(service.records.trouble)
         say(f"serves {', '.join(service.keepers)} from {folder}")

@@ -8,17 +8,18 @@ from typing import Any
 import click
 
 from shunter.app.exit_codes import ExitCode
+from shunter.app.service.client import ServiceClient
 from shunter.cli.leaving import leave_with
-from shunter.cli.service.place import Place, ask, place_options, the_cluster
+from shunter.cli.service.place import service_options, the_cluster
 from shunter.cli.tables import output_options, show_rows
 from shunter.core.wording import counted, told_bytes, told_time
 from shunter.errors import SettingsError
 
 
 @click.command()
-@place_options
+@service_options
 @output_options
-def status(place: Place, cluster: str, *, output: str) -> None:
+def status(service: ServiceClient, cluster: str, *, output: str) -> None:
     """Show how the clusters of a running service stand: what is wrong, what is being done, by whom.
 
     Exit status: 0 nothing is wrong; 1 something is wrong with a cluster; 2 the changed policy file is refused; 3 a
@@ -28,11 +29,11 @@ def status(place: Place, cluster: str, *, output: str) -> None:
     Example:
       shunter serve status --output table
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: _status(place, cluster, output))
+    leave_with(lambda: _status(service, cluster, output))
 
 
-def _status(place: Place, cluster: str, output: str) -> int:
-    fleet = ask(place, "fleet")
+def _status(service: ServiceClient, cluster: str, output: str) -> int:
+    fleet = service.fleet()
     names = [row["name"] for row in fleet["clusters"]]
     if cluster not in ("", *names):
         raise SettingsError(f"--cluster {cluster}: the service has no such cluster; it has {', '.join(names)}")
@@ -81,10 +82,10 @@ def _told_cluster(row: Any, now_ms: int) -> str:
 
 
 @click.command()
-@place_options
+@service_options
 @click.option("--all", "ended", is_flag=True, help="List proposals that are over, too.")
 @output_options
-def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
+def proposals(service: ServiceClient, cluster: str, *, ended: bool, output: str) -> None:
     """List proposals: what each would move, and how far it has got.
 
     \b
@@ -93,7 +94,7 @@ def proposals(place: Place, cluster: str, *, ended: bool, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        found = ask(place, "proposals", cluster=the_cluster(place, cluster), ended=ended)
+        found = service.proposals(the_cluster(service, cluster), ended=ended)
         figures = ("id", "state", "scope", "moves", "bytes", "least_bytes", "leader_changes", "rollback_bytes")
         keys = (*figures, "reasons", "held_back", "undone")
         rows = [
@@ -123,10 +124,10 @@ def told_proposal(row: Any) -> str:
 
 
 @click.command()
-@place_options
+@service_options
 @click.option("--most", type=click.IntRange(1, 10_000), default=50, help="How many of the latest events are listed.")
 @output_options
-def events(place: Place, cluster: str, most: int, *, output: str) -> None:
+def events(service: ServiceClient, cluster: str, most: int, *, output: str) -> None:
     """List what happened: conditions, proposals, and orders with their givers, the oldest first.
 
     \b
@@ -135,7 +136,7 @@ def events(place: Place, cluster: str, most: int, *, output: str) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        view = ask(place, "timeline", cluster=cluster, most=most)
+        view = service.timeline(cluster, most)
         keys = ("at_ms", "until_ms", "cluster", "kind", "subject", "who", "cause", "text")
         show_rows(output, [{key: each[key] for key in keys} for each in view["events"]], _told_event)
         since = "" if view["host_since_ms"] is None else f" since {told_time(view['host_since_ms'])}"

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from shunter.app.exit_codes import ExitCode
+from shunter.app.service.client import ServiceClient
 from shunter.cli.broker_ids import BrokerIds
 from shunter.cli.execution.display import say_json
 from shunter.cli.leaving import leave_with
 from shunter.cli.service.looks import told_proposal
-from shunter.cli.service.place import Place, Signed, ask_about, give_about, order_options, the_cluster
+from shunter.cli.service.place import Signed, give_about, order_options, the_cluster
 from shunter.core.wording import counted, told_bytes
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
@@ -23,27 +24,27 @@ from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 @click.command()
 @click.argument("proposal")
 @order_options
-def approve(place: Place, cluster: str, proposal: str, signed: Signed) -> None:
+def approve(service: ServiceClient, cluster: str, proposal: str, signed: Signed) -> None:
     """Approve a proposal: it begins once nothing holds it back.
 
     \b
     Example:
       shunter approve rebalance-3f9a2c01de --comment "ticket 4711"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: give_about(place, OrderKind.APPROVE, cluster, signed, proposal=proposal))
+    leave_with(lambda: give_about(service, OrderKind.APPROVE, cluster, signed, proposal=proposal))
 
 
 @click.command()
 @click.argument("proposal")
 @order_options
-def decline(place: Place, cluster: str, proposal: str, signed: Signed) -> None:
+def decline(service: ServiceClient, cluster: str, proposal: str, signed: Signed) -> None:
     """Decline a proposal: its scope is not proposed again for the policy's declined-minutes.
 
     \b
     Example:
       shunter decline rebalance-3f9a2c01de --comment "not on a Friday"
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: give_about(place, OrderKind.DECLINE, cluster, signed, proposal=proposal))
+    leave_with(lambda: give_about(service, OrderKind.DECLINE, cluster, signed, proposal=proposal))
 
 
 _replicas = click.option("--replicas", type=click.IntRange(1), help="How many replicas each of the topics shall have.")
@@ -75,7 +76,14 @@ def _rules(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--dry-run", is_flag=True, help="Say what the plan would move, and keep no proposal.")
 @order_options
 def propose(
-    place: Place, cluster: str, scope: str, items: tuple[str, ...], signed: Signed, *, dry_run: bool, **rules: Any
+    service: ServiceClient,
+    cluster: str,
+    scope: str,
+    items: tuple[str, ...],
+    signed: Signed,
+    *,
+    dry_run: bool,
+    **rules: Any,
 ) -> None:
     """Let the service plan by its last observation, within its policy, and keep the plan as a proposal.
 
@@ -94,11 +102,11 @@ def propose(
     what = {"move": "partitions", "topics": "topics", "replace": "replacements"}.get(scope, "brokers")
     body = {"scope": scope, **_named(what, items), **rules, "without_topics": topics}
     if not dry_run:
-        leave_with(lambda: give_about(place, OrderKind.PROPOSE, cluster, signed, **body))
+        leave_with(lambda: give_about(service, OrderKind.PROPOSE, cluster, signed, **body))
 
     def work() -> int:
-        order = ServiceOrder(OrderKind.PROPOSE, the_cluster(place, cluster), **body)
-        proposal = ask_about(place, "sketch", order)["proposal"]
+        order = ServiceOrder(OrderKind.PROPOSE, the_cluster(service, cluster), **body)
+        proposal = service.sketch(order, changes=signed.as_json)["proposal"]
         status = ExitCode.PARTLY if proposal["undone"] else ExitCode.DONE
         if signed.as_json:
             say_json({"event": "sketch", **proposal})
@@ -140,7 +148,9 @@ _items = click.argument("items", nargs=-1, required=True)
 @_items
 @_replicas
 @order_options
-def intend(place: Place, cluster: str, kind: str, items: tuple[str, ...], replicas: int | None, signed: Signed) -> None:
+def intend(
+    service: ServiceClient, cluster: str, kind: str, items: tuple[str, ...], replicas: int | None, signed: Signed
+) -> None:
     """Give the service an intent: it holds from now on, until it is withdrawn.
 
     \b
@@ -160,14 +170,14 @@ def intend(place: Place, cluster: str, kind: str, items: tuple[str, ...], replic
       shunter intend replication orders --replicas 3
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     body = {**_intent(kind, items, gives=True), "replicas": replicas}
-    leave_with(lambda: give_about(place, OrderKind.INTEND, cluster, signed, **body))
+    leave_with(lambda: give_about(service, OrderKind.INTEND, cluster, signed, **body))
 
 
 @click.command()
 @_kind
 @_items
 @order_options
-def withdraw(place: Place, cluster: str, kind: str, items: tuple[str, ...], signed: Signed) -> None:
+def withdraw(service: ServiceClient, cluster: str, kind: str, items: tuple[str, ...], signed: Signed) -> None:
     """Take an intent back; a hold also if it followed from a stop, a rollback or a declined proposal.
 
     Replicas that were moved for it stay where they are.
@@ -178,7 +188,7 @@ def withdraw(place: Place, cluster: str, kind: str, items: tuple[str, ...], sign
       shunter withdraw replace 3
       shunter withdraw hold rebalance
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    leave_with(lambda: give_about(place, OrderKind.WITHDRAW, cluster, signed, **_intent(kind, items, gives=False)))
+    leave_with(lambda: give_about(service, OrderKind.WITHDRAW, cluster, signed, **_intent(kind, items, gives=False)))
 
 
 def _intent(kind: str, items: tuple[str, ...], *, gives: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Flags of `shunter serve run` for the page and the HTTP API, and the door that serves them."""
+"""Flags of `shunter serve run` for the page and the HTTP API, and the door to the service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     # The HTTP framework is half of a command's start, so it is not loaded where no page is served.
     from shunter.app.access.audit_log import AuditLog
     from shunter.app.service.front import Front
-    from shunter.app.service.running import Doors
+    from shunter.app.service.running import Door
     from shunter.web.server import WebOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -69,15 +69,16 @@ def _options(listen: str, own: dict[str, Any], folder: Path) -> WebOptions:
     return options
 
 
-def page_door(options: WebOptions, say: Callable[[str], None]) -> Doors:
-    """The door that serves the page."""
+def open_door(door: Path, options: WebOptions | None, say: Callable[[str], None]) -> Door:
+    """Serve the HTTP API at the UNIX socket `door`, and with `options` the page and the API at a port."""
 
     @contextlib.asynccontextmanager
     async def opened(front: Front, audit: AuditLog) -> AsyncIterator[None]:
         from shunter.web.server import serving  # noqa: PLC0415 - as above
 
-        async with serving(front, options, audit) as address:
-            say(f"the page is at {address}")
+        async with serving(front, options, audit, door=door) as address:
+            if address:
+                say(f"the page is at {address}")
             yield
 
     return opened

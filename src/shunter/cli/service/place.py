@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import uuid
 from collections.abc import Callable
@@ -13,15 +12,13 @@ import click
 from click.core import ParameterSource
 
 from shunter.app.exit_codes import ExitCode
-from shunter.app.service.local import SOCKET, ServiceServer, ask_service, order_service, parts_of
+from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.app.state_folder import service_folder
 from shunter.cli.execution.display import say_json
 from shunter.cli.profiles import named_cluster, settable
 from shunter.errors import SettingsError
 from shunter.model.service import OrderKind, ServiceOrder
 
-Place = Path | ServiceServer
-"""A service's socket, or its address."""
 _NAMED = "its address (http://HOST:PORT), its socket, or the folder that it serves from"
 
 
@@ -34,7 +31,7 @@ class Signed(NamedTuple):
 
 
 def service_parameters(command: Callable[..., Any], told: str = "") -> Callable[..., Any]:
-    """Add the options that name a service, as `place_of` takes them."""
+    """Add the options that name a service, as `named_service` takes them."""
     file = click.Path(path_type=Path)
     for option in (
         click.option("--plain-http", is_flag=True, help="Send the token unencrypted, because the network is trusted."),
@@ -56,7 +53,9 @@ def service_parameters(command: Callable[..., Any], told: str = "") -> Callable[
     return command
 
 
-def place_of(service: str | None, token_file: Path | None, ca_file: Path | None, plain_http: bool) -> Place | None:
+def named_service(
+    service: str | None, token_file: Path | None, ca_file: Path | None, plain_http: bool
+) -> ServiceClient | None:
     """The service that the options name; None: they name none.
 
     Raises:
@@ -67,22 +66,25 @@ def place_of(service: str | None, token_file: Path | None, ca_file: Path | None,
     if source("token_file") is ParameterSource.DEFAULT_MAP and source("service") is not ParameterSource.DEFAULT_MAP:
         token_file = None
     if service and "://" in service:
-        return ServiceServer(service, token_file, ca_file, plain_http)
+        return ServiceClient(ServiceServer(service, token_file, ca_file, plain_http))
     if plain_http or any(source(each) is ParameterSource.COMMANDLINE for each in ("token_file", "ca_file")):
         raise click.UsageError("--token-file, --ca-file and --plain-http are for a --service with an address")
-    path = Path(service) if service else None
-    return path / SOCKET if path is not None and path.is_dir() else path
+    if not service:
+        return None
+    path = Path(service)
+    return ServiceClient(ServiceServer(path / SOCKET if path.is_dir() else path))
 
 
-def place_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of a command that always speaks to a service; hands it `place` and `cluster`."""
+def service_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options of a command that always speaks to a service; hands it `service` and `cluster`."""
 
     @functools.wraps(command)
     def wrapped(
         *args: Any, service: str | None, token_file: Path | None, ca_file: Path | None, plain_http: bool, **rest: Any
     ) -> Any:
-        place = place_of(service, token_file, ca_file, plain_http) or service_folder() / SOCKET
-        return command(*args, place=place, cluster=named_cluster(), **rest)
+        named = named_service(service, token_file, ca_file, plain_http)
+        meant = named or ServiceClient(ServiceServer(service_folder() / SOCKET))
+        return command(*args, service=meant, cluster=named_cluster(), **rest)
 
     told = f"The service: {_NAMED}.  [default: service in $SHUNTER_STATE]"
     return settable(
@@ -108,21 +110,11 @@ def signed_parameters(command: Callable[..., Any], *, with_json: bool = True) ->
 
 
 def order_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options of an order that only a service takes; hands the command `place`, `cluster` and `signed`."""
-    return place_options(signed_parameters(command))
+    """Options of an order that only a service takes; hands the command `service`, `cluster` and `signed`."""
+    return service_options(signed_parameters(command))
 
 
-def ask(place: Place, what: str, **parts: object) -> Any:
-    """Ask the service something."""
-    return asyncio.run(ask_service(place, what, **parts))
-
-
-def ask_about(place: Place, what: str, order: ServiceOrder) -> Any:
-    """Ask the service something about an order that is not given yet."""
-    return ask(place, what, **parts_of(order))
-
-
-def the_cluster(place: Place, named: str) -> str:
+def the_cluster(service: ServiceClient, named: str) -> str:
     """The cluster that is meant.
 
     Raises:
@@ -130,15 +122,15 @@ def the_cluster(place: Place, named: str) -> str:
     """
     if named:
         return named
-    names = [row["name"] for row in ask(place, "fleet")["clusters"]]
+    names = [row["name"] for row in service.fleet()["clusters"]]
     if len(names) != 1:
         raise SettingsError(f"which cluster? There are {', '.join(names)}: name one by --cluster")
     return str(names[0])
 
 
-def give(place: Place, order: ServiceOrder, signed: Signed) -> int:
+def give(service: ServiceClient, order: ServiceOrder, signed: Signed) -> int:
     """Give an order to the service, and print its answer; returns the exit status."""
-    done = asyncio.run(order_service(place, order, signed.comment, signed.key))
+    done = service.order(order, signed.comment, signed.key)
     if signed.as_json:
         say_json({"event": "order", "by": "service", "key": signed.key, **done._asdict()})
     else:
@@ -146,6 +138,6 @@ def give(place: Place, order: ServiceOrder, signed: Signed) -> int:
     return int(ExitCode.PARTLY if done.undone else ExitCode.DONE)
 
 
-def give_about(place: Place, kind: OrderKind, cluster: str, signed: Signed, **body: Any) -> int:
+def give_about(service: ServiceClient, kind: OrderKind, cluster: str, signed: Signed, **body: Any) -> int:
     """Give an order about the cluster that is meant."""
-    return give(place, ServiceOrder(kind, the_cluster(place, cluster), **body), signed)
+    return give(service, ServiceOrder(kind, the_cluster(service, cluster), **body), signed)

@@ -18,11 +18,12 @@ from shunter.app.evaluation.policy import KeptCluster, check_access, read_polici
 from shunter.app.evaluation.policy_form import policy_schema
 from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
+from shunter.app.service.client import SOCKET
 from shunter.app.service.running import serve_until_told
 from shunter.cli.execution.display import say_json
 from shunter.cli.leaving import code_of, told_error
 from shunter.cli.profiles import worst_of
-from shunter.cli.service.page import page_door
+from shunter.cli.service.page import open_door
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import SettingsError, ShunterError
 from shunter.views.keeper import ConditionView, ProposalView
@@ -40,8 +41,7 @@ def run(file: Path, folder: Path, page: WebOptions | None, audit: Path | None) -
         click.echo(f"shunter: {told}", err=True)
 
     log_to_stderr()
-    doors = [] if page is None else [page_door(page, say)]
-    asyncio.run(serve_until_told(file, folder, say, *doors, audit=audit))
+    asyncio.run(serve_until_told(file, folder, say, open_door(folder / SOCKET, page, say), audit=audit))
     return int(ExitCode.DONE)
 
 

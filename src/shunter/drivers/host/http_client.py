@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +32,7 @@ class HttpAnswer(NamedTuple):
 
 def ask_http(
     place: str,
-    url: str,
+    url: str | Path,
     request: HttpRequest,
     *,
     within_s: float,
@@ -42,20 +43,22 @@ def ask_http(
 
     Args:
         place: What an error's message begins with. It may contain no secret, but the URL may.
-        url: Of the server.
-        request: What to ask.
+        url: Of the server, or the path of its UNIX socket.
+        request: What to ask; at a UNIX socket it needs a target.
         within_s: Bound for the connection, and for each read.
         most_bytes: How much of the body is read; None: all.
         ca_file: PEM file with the CA certificates for an https URL; None: the system's.
 
     Raises:
-        DriverError: there is no answer. It is retriable, unless the URL or a header can't be sent at all.
+        DriverError: there is no answer. It is retriable, unless the URL or a header can't be sent at all, or the socket
+            is another user's.
         FormatError: the CA file can't be used.
     """
     try:
-        connection = _connection(url, within_s, ca_file)
+        connection = _SocketConnection(url, within_s) if isinstance(url, Path) else _connection(url, within_s, ca_file)
         try:
-            connection.request(request.method, request.target or _target(url), request.body, dict(request.headers))
+            target = request.target or _target(str(url))
+            connection.request(request.method, target, request.body, dict(request.headers))
             answered = connection.getresponse()
             return HttpAnswer(answered.status, answered.read(most_bytes))
         finally:
@@ -101,6 +104,26 @@ def _connection(url: str, within_s: float, ca_file: Path | None) -> http.client.
         return http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=within_s)
     context = None if ca_file is None else _trusting(ca_file)
     return http.client.HTTPSConnection(parts.hostname or "", parts.port, timeout=within_s, context=context)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    """A connection to a UNIX socket."""
+
+    def __init__(self, path: Path, within_s: float) -> None:
+        super().__init__("localhost", timeout=within_s)
+        self._path = str(path)
+
+    def connect(self) -> None:
+        """See `http.client`."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        try:
+            self.sock.connect(self._path)
+        except PermissionError as error:
+            raise DriverError(f"{self._path}: the service belongs to another user", retriable=False) from error
+        except (FileNotFoundError, ConnectionRefusedError) as error:
+            way_out = "start `shunter serve FILE`, or name another by --service"
+            raise DriverError(f"no service serves at {self._path}: {way_out}", retriable=True) from error
 
 
 def _trusting(ca_file: Path) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""A client of a service's HTTP API: one request, one JSON answer. No redirection is followed."""
+"""A client of a service's HTTP API, at its UNIX socket or at an address: one request, one JSON answer."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceServer:
-    """The address of a service, `http://HOST:PORT`, and a file with the token, if the service requires one."""
+    """The address of a service (the path of its UNIX socket, or `http://HOST:PORT`), and what a port may require."""
 
-    url: str
+    address: str | Path
     token_file: Path | None = None
     ca_file: Path | None = None
     plain_http: bool = False
@@ -34,22 +34,27 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
 
     Raises:
         OrderRefused: the service refuses; the message is the service's.
-        DriverError: the server does not answer, refuses the token, or is not a service of Shunter.
+        DriverError: the server does not answer, refuses the token, or is not a service of Shunter; or this can't be sent.
         SettingsError: the URL is malformed, or others on the network could read the token.
         FormatError: the token file or the CA file can't be read.
     """
-    if not is_http_url(server.url):
-        raise SettingsError(f"--service {server.url}: http://HOST:PORT or https://HOST:PORT is wanted")
+    at = server.address
+    if isinstance(at, str) and not is_http_url(at):
+        raise SettingsError(f"--service {at}: http://HOST:PORT or https://HOST:PORT is wanted")
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     if key:
         headers["Idempotency-Key"] = key
     if server.token_file is not None:
         if not server.plain_http:
-            refuse_open_token(server.url, "--plain-http")
+            refuse_open_token(str(at), "--plain-http")
         headers["Authorization"] = f"Bearer {_read(server.token_file)}"
-    raw = None if body is None else orjson.dumps(body)
-    asked = HttpRequest(method, f"{urlsplit(server.url).path.rstrip('/')}/api/v1{path}", raw, headers)
-    return _answered(server, *ask_http(server.url, server.url, asked, within_s=WITHIN_S, ca_file=server.ca_file))
+    try:
+        raw = None if body is None else orjson.dumps(body)
+    except TypeError as error:  # The command line had bytes that are not UTF-8.
+        raise DriverError(f"this can't be asked: {error}", retriable=False) from error
+    below = urlsplit(at).path.rstrip("/") if isinstance(at, str) else ""
+    asked = HttpRequest(method, f"{below}/api/v1{path}", raw, headers)
+    return _answered(server, *ask_http(str(at), at, asked, within_s=WITHIN_S, ca_file=server.ca_file))
 
 
 def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:
@@ -64,7 +69,7 @@ def _answered(server: ServiceServer, status: int, raw: bytes) -> Any:
     kind = str(problem.get("type", "")).removeprefix("urn:shunter:")
     if kind in {refusal.value for refusal in Refusal}:
         raise OrderRefused(Refusal(kind), told)
-    raise DriverError(f"{server.url}: {told}", retriable=status >= http.client.INTERNAL_SERVER_ERROR)
+    raise DriverError(f"{server.address}: {told}", retriable=status >= http.client.INTERNAL_SERVER_ERROR)
 
 
 def _read(path: Path) -> str:

@@ -1,15 +1,14 @@
 // The kill switch, of the fleet or of one cluster. Before it is given, the service says what it would do.
 import { html } from "./vendor/htm-preact.js";
-import { order, read } from "./store.js";
+import { order, preview } from "./store.js";
 import { Order } from "./parts.js";
 import { taken } from "./situation.js";
 
 export function KillSwitch({ cluster = "", situation, paused, who }) {
   const where = cluster || "the whole fleet";
-  const path = cluster ? `/clusters/${encodeURIComponent(cluster)}` : "/fleet";
   const verb = paused ? "resume" : "pause";
   const common = { ...taken(verb, situation, who), comment: true, give: (comment) => order(cluster, verb, { comment }),
-    cost: async () => `${(await read(`${path}/preview?verb=${verb}`)).text}.` };
+    cost: () => preview(cluster, verb) };
   if (paused) return html`<${Order} label="Resume ${cluster ? "cluster" : "all"}" title="Resume ${where}" kind="primary" ...${common}>
     Moves that the kill switch paused go on.</${Order}>`;
   return html`<${Order} label="Pause ${cluster ? "cluster" : "all"}" title="Pause ${where}" kind="danger" confirm="Pause now" ...${common}>

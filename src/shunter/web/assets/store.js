@@ -96,6 +96,11 @@ export async function order(cluster, verb, body) {
 
 // A dry run: it changes nothing, so it needs no key.
 export const sketch = (cluster, body) => change("POST", `/clusters/${encodeURIComponent(cluster)}/sketch`, body);
+// What an order would do now, in the service's words. `cluster` "": the whole fleet.
+export async function preview(cluster, verb, partitions) {
+  const path = cluster ? `/clusters/${encodeURIComponent(cluster)}` : "/fleet";
+  return `${(await change("POST", `${path}/preview`, { verb, partitions })).text}.`;
+}
 
 // The reason of a sign-out is shown until the next sign-in. The event may come before an answer gives the reason.
 export async function loadSession() {

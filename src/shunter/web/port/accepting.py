@@ -73,7 +73,7 @@ class Acceptor:
         """Accept connections from now on."""
         self._listener.setblocking(False)
         self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
+        if self._listener.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):
             self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNSENT_MS)
         self._sweep()
         self._watch()
@@ -111,7 +111,7 @@ class Acceptor:
                     self._loop.call_later(NO_FILES_SECONDS, self._watch)
                     return
                 continue  # This connection's peer has closed it already.
-            address = network_of(peer[0])
+            address = network_of(peer[0] if peer else "")
             if not self._room.has_place(address, self._loop.time()):
                 self._room.refused["room"] += 1
                 accepted.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import sys
 import weakref
 from typing import Any
@@ -12,6 +13,7 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from shunter.web.port.connection_limits import ConnectionLimits, network_of
+from shunter.web.port.listening import user_of
 from shunter.web.port.turns import AddressTurns
 
 HEAD_SECONDS = 10.0
@@ -49,6 +51,9 @@ class HttpConnection(H11Protocol):
         """See asyncio."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client is not None else "")
+        link = transport.get_extra_info("socket")
+        if link is not None and link.family == socket.AF_UNIX:
+            self.app_state["user"] = user_of(link)
         self._waits_since = self.loop.time()
         self._room.enter(self)
 

@@ -1,10 +1,15 @@
-"""What the HTTP server needs from this machine: a port and TLS files. Each failure has a sentence of its own."""
+"""What the HTTP server needs from this machine: a port, a UNIX socket, TLS files. Each failure has its own sentence."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import os
+import pwd
 import socket
 import ssl
+import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import uvicorn
@@ -13,6 +18,9 @@ from shunter.errors import DriverError, SettingsError
 
 BACKLOG = 1_024
 """Connections that the kernel keeps until their turn comes; net.core.somaxconn limits it."""
+
+MOST_PATH = 107
+"""The longest path of a UNIX socket on Linux, without its zero byte (`sun_path`, unix(7))."""
 
 
 def shown_host(host: str) -> str:
@@ -55,6 +63,43 @@ def _listening_failure(error: Exception, host: str, port: int) -> str:
     if error.errno == errno.EACCES:
         return f"this user may not use port {port}; choose a port from 1024 on"
     return error.strerror or str(error)
+
+
+@contextlib.contextmanager
+def listen_in(path: Path) -> Iterator[socket.socket]:
+    """A UNIX socket that listens, and that only its owner may open. Pre: no other process serves this folder.
+
+    Raises:
+        DriverError: the socket can't be made there.
+    """
+    size = len(os.fsencode(path))
+    if size > MOST_PATH:
+        rule = f"a socket's path has at most {MOST_PATH} bytes: name a shorter --state-dir"
+        raise DriverError(f"{path}: has {size} bytes, and {rule}", retriable=False)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            path.unlink(missing_ok=True)
+            former = os.umask(0o177)
+            try:
+                listener.bind(str(path))
+            finally:
+                os.umask(former)
+            listener.listen(BACKLOG)
+        except OSError as error:
+            raise DriverError(f"{path}: can't be listened on: {error}", retriable=False) from error
+        try:
+            yield listener
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def user_of(link: socket.socket) -> str:
+    """The user at the other end of a UNIX socket, as the kernel knows it."""
+    _process, user, _group = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return f"user {user}"
 
 
 def load_tls(config: uvicorn.Config, certificate: Path | None, key: Path | None) -> None:

@@ -1,6 +1,6 @@
 // Moves with steps, bytes, rate, ETA; orders to one move, a selection or all moves; the throttle. And past moves.
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
-import { note, order, place, read, show, useView, useWatched } from "../store.js";
+import { note, order, place, preview, read, show, useView, useWatched } from "../store.js";
 import { Chip, Empty, Figure, Link, LongTable, Meter, Name, Order, Progress, Said, Shown, memo, plain } from "../parts.js";
 import { Executions } from "./executions.js";
 import { KINDS, Replica, Story } from "./story.js";
@@ -113,17 +113,11 @@ function History({ name, summary }) {
         bands: [{ series: [1, 2], fill: () => colour("busy-soft") }], series: [{}, line("latest", { stroke: "transparent" }), line("earliest", { stroke: "transparent" }), line("end")] })} /></figure></div>`;
 }
 
-// What an order would do now, in the service's words.
-const costOf = (name, verb, partitions) => async () => {
-  const query = new URLSearchParams([["verb", verb], ...partitions.map((each) => ["partition", each])]);
-  return `${(await read(`/clusters/${encodeURIComponent(name)}/preview?${query}`)).text}.`;
-};
-
 const VERBS = [["pause", "Pause"], ["resume", "Resume"], ["stop", "Stop"], ["rollback", "Roll back", "danger"]];
 
 export function Turns({ name, who, situation, partitions, what }) {
   return html`<div class="actions turns">${VERBS.map(([verb, label, kind]) => html`<${Order} key=${verb} label=${label} kind=${kind || ""} title="${label} ${what}" comment=${true} ...${taken(verb, situation, who)}
-    give=${(comment) => order(name, verb, { partitions, comment })} cost=${costOf(name, verb, partitions)} />`)}</div>`;
+    give=${(comment) => order(name, verb, { partitions, comment })} cost=${() => preview(name, verb, partitions)} />`)}</div>`;
 }
 
 function Head({ name, summary, counts, who }) {
@@ -149,7 +143,7 @@ function Head({ name, summary, counts, who }) {
 function TurnOne({ name, who, situation, partition }) {
   const choices = VERBS.filter(([verb]) => !taken(verb, situation, who).disabled);
   if (!choices.length) return null;
-  const told = async () => (await Promise.all(choices.map(async ([verb, label]) => `${label}: ${await costOf(name, verb, [partition])()}`))).join(" ");
+  const told = async () => (await Promise.all(choices.map(async ([verb, label]) => `${label}: ${await preview(name, verb, [partition])}`))).join(" ");
   return html`<${Order} label="Change…" kind="quiet" about="Change ${partition}" title="Change ${partition}" comment=${true} choices=${choices.map(([value, label, kind]) => ({ value, label, kind }))}
     cost=${told} give=${(comment, verb) => order(name, verb, { partitions: [partition], comment })} />`;
 }
