@@ -81,7 +81,10 @@ async def test_what_never_ends_says_so_once(target: tuple[int, ...], held: str, 
         (ObservedPartition((3, 1), (), -1, (3,)), "broker 3, which is down: {}; start broker 3, which has its data"),
         (
             ObservedPartition((3, 6), (), -1, (3, 6)),
-            "brokers 3, 6, which are down: {}; start broker 3 or start broker 6, whichever has its data",
+            (
+                "one of brokers 3, 6, which are down: {}; start broker 3 or start broker 6, whichever has its data, as"
+                " `shunter doctor` tells"
+            ),
         ),
     ],
 )

@@ -8,6 +8,7 @@ import getpass
 import socket
 import sqlite3
 import stat
+import sys
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import orjson
 import pytest
 from service_orders import order
 from service_world import Clock, Yard, policy
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
 from web_yard import Yard as Fleet
 
 from shunter.app.access.audit_log import AuditLog

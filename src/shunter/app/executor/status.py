@@ -168,14 +168,17 @@ async def _up(admin: KafkaPythonAdmin | None, live: ExecutionView | None, state:
 
 def ended_since(view: ExecutionView, state: ExecutorState) -> ExecutionView:
     """A driver's view in which no move is stuck whose step has ended by the cluster, as it was just seen (`state`)."""
-    held, rows = view.held, list(view.moves)
+    rows, over = list(view.moves), 0
     for at, row in enumerate(rows):
         move = state.moves.get(partition_from_text(row.partition)) if row.stuck else None
         seen = None if move is None else state.cluster.partition(move.tp)
         if move is not None and seen is not None and is_over(state, move, seen):
-            held = held.replace(f"stuck: {row.stuck}", OVER.told)
+            over += 1
             rows[at] = replace(row, stuck="", waits=OVER.text)
-    return replace(view, held=held, moves=tuple(rows))
+    if not over or any(row.stuck for row in rows):
+        return replace(view, moves=tuple(rows))
+    held = view.held.partition(f"{over} stuck")[0]
+    return replace(view, held=f"{held}{over} {OVER.told}", moves=tuple(rows))
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:

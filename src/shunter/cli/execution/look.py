@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -152,22 +151,14 @@ def _show_driver(found: Status) -> None:
         click.echo(f"{found.claimant} drives the cluster; its journal is not read here: {read}")
 
 
-_SEVERAL_STUCK = re.compile(r"\d+ stuck(?:; \d+ stuck)+")
-
-
-def _sum(told: str) -> int:
-    return sum(int(each) for each in re.findall(r"\d+", told))
-
-
 def _show_moves(view: ExecutionView, wanted: Wanted) -> None:
     """Show the execution in a line, then open moves. A named move is shown even if it has ended."""
     is_meant = meant(wanted)
     rows = [row for row in view.moves if is_meant(row.partition)]
     rows = [row for row in rows if row.state in OPEN_STATES or not wanted.everything]
-    for why in {row.stuck for row in rows} - {""}:
-        view = replace(view, held=view.held.replace(f": {why}", ""))  # It stands below, with its move.
-    if any(row.stuck for row in rows):
-        view = replace(view, held=_SEVERAL_STUCK.sub(lambda told: f"{_sum(told[0])} stuck", view.held))
+    if any(row.stuck for row in rows):  # The reasons stand below, with the moves.
+        before, stuck, _reason = view.held.partition(" stuck")
+        view = replace(view, held=before + stuck)
     click.echo(told_view(view))
     for row in rows:
         click.echo(f"  {told_move(row)}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from typing import NamedTuple
 
@@ -58,16 +58,16 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, _told_throttles(state))
     going: list[Move] = []
     reasons: Counter[str] = Counter()
+    blocked: Counter[str] = Counter()
     for move in opened:
-        why = _why_held(state, move)
-        if why is None:
-            going.append(move)
+        why = None if move.paused else stuck(state, move)
+        if why is not None:
+            blocked[f"{why}; {way_out(state, move)}"] += 1
+        elif move.paused or move.waits.kind in ENDLESS:
+            reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
         else:
-            reasons[why] += 1
-    held = "; ".join(
-        f"{many} {why}" if many == 1 else f"{many} {why.replace('it can', 'they can', 1)}"
-        for why, many in reasons.most_common(3)
-    )
+            going.append(move)
+    held = "; ".join([*(f"{many} {why}" for why, many in reasons.most_common(3)), *_told_blocked(blocked)])
     if not going:
         return Ending(None, f"no end: {held}")
     if state.cluster.silent_since_ms is not None:
@@ -117,13 +117,12 @@ def _told_throttles(state: ExecutorState) -> str:
     return "; ".join(["all moves ended", *told]) if told else ""
 
 
-def _why_held(state: ExecutorState, move: Move) -> str | None:
-    if move.paused:
-        return "paused until `shunter resume`"
-    why = stuck(state, move)
-    if why is not None:
-        return f"stuck: {why}; {way_out(state, move)}"
-    return move.waits.told if move.waits.kind in ENDLESS else None
+def _told_blocked(reasons: Counter[str]) -> Iterator[str]:
+    """How many moves are stuck, and the reason that most of them have. Views read the number, so it stands last."""
+    for why, most in reasons.most_common(1):
+        many = reasons.total()
+        first = "" if most == many else ", of which " + (f"{most} because" if most > 1 else "one because")
+        yield f"{many} stuck{first}: {why if most == 1 else why.replace('it can', 'they can', 1)}"
 
 
 def _estimate(

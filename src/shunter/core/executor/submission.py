@@ -101,7 +101,7 @@ class JudgedPlan:
 def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
     """Decide which moves of a plan are taken on. Pre: its topics and all reassignments were read since it came."""
     judged = JudgedPlan()
-    known, closed = _known_brokers(state), _closed(state, event)
+    closed = _closed(state, event)
     repeated = _repeated(event.moves)
     moves: list[JournalRecord] = []
     for order in event.moves:
@@ -109,7 +109,7 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
             told = f"{order.tp} is in the plan more than once"
             judged.results.append(MoveResult(order.tp, told))
             continue
-        taken = _judge_order(state, event, order, known, closed)
+        taken = _judge_order(state, event, order, closed)
         if isinstance(taken, str):
             judged.results.append(MoveResult(order.tp, taken))
         else:
@@ -198,16 +198,6 @@ def options_beside(state: ExecutorState, wanted: ExecutionOptions) -> ExecutionO
     return replace(wanted, throttle=limit, cordons=cordons, **kept)
 
 
-def _known_brokers(state: ExecutorState) -> set[BrokerId]:
-    """Live brokers, and brokers that hold a replica of a topic that was seen: if they are dead, they may come back."""
-    known = set(state.cluster.brokers)
-    for topic in state.cluster.topics.values():
-        if topic is not None:
-            for partition in topic.partitions.values():
-                known.update(partition.replicas)
-    return known
-
-
 def _repeated(moves: tuple[MoveOrder, ...]) -> set[TopicPartition]:
     seen: set[TopicPartition] = set()
     twice: set[TopicPartition] = set()
@@ -217,7 +207,7 @@ def _repeated(moves: tuple[MoveOrder, ...]) -> set[TopicPartition]:
 
 
 def _judge_order(
-    state: ExecutorState, event: PlanSubmitted, order: MoveOrder, known: set[BrokerId], closed: frozenset[BrokerId]
+    state: ExecutorState, event: PlanSubmitted, order: MoveOrder, closed: frozenset[BrokerId]
 ) -> list[JournalRecord] | str:
     topic = state.cluster.topics.get(order.tp.topic)
     if topic is None:
@@ -242,10 +232,13 @@ def _judge_order(
     if misfit is not None:
         return misfit
     least = min(topic.min_isr, len(seen.replicas))
-    complaint = validate_target(order.target, known, place=order.tp, min_isr=least, forced=event.options.force)
+    # A dead broker may stay, and a move that heads for one may be asked for again. It gets no new replica.
+    had = {*original, *seen.replicas, *(() if ours is None else (*ours.original, *ours.target))}
+    live = state.cluster.brokers
+    complaint = validate_target(order.target, live, place=order.tp, min_isr=least, forced=event.options.force, had=had)
     if complaint is not None:
         told = complaint[1].replace("force it if that is meant", "--force takes it, if that is meant")
-        return f"{told}; known are {sorted(known)}" if "not a live broker" in told else told
+        return f"{told}; live are {sorted(live)}" if "not a live broker" in told else told
     unfit = _absent_log_dir(state, order) or _cordoned(state, event, order, original, closed)
     if unfit is not None:
         return unfit

@@ -10,6 +10,7 @@ from shunter.core.executor.capacity import Capacity
 from shunter.core.executor.choice import Begin, undo
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.ready import (
     AlterReassignments,
     CommandReply,
@@ -377,14 +378,27 @@ def test_a_plan_is_judged_by_what_several_brokers_agree_on() -> None:
 
 
 def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)], "u": [(6, 2, 3)]}))
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (6, 2, 3)))
+    rig.settle(catching_up=False, rounds=10)
     rig.yard.kill(6)
-    rig.submit(("t", 0, (6, 2, 3)), ("u", 0, (6, 2, 3)))
-    rig.settle(rounds=30)
-    assert "broker 6" in rig.core.state.moves[T0].waits.text
+    rig.settle(catching_up=False, rounds=30)
+    assert "broker 6" in (stuck(rig.core.state, rig.core.state.moves[T0]) or "")
     rig.yard.revive(6)
     rig.settle()
     assert rig.outcomes()[T0] is Outcome.DONE
+
+
+def test_a_dead_broker_gets_no_new_replica_whichever_partitions_name_it() -> None:
+    """An outsider's find: refused, or taken on without an end, by whether another partition still named that broker."""
+    rig = Rig(Yard({"t": [(1, 2, 3)], "u": [(6, 2, 3)]}))
+    rig.yard.kill(6)
+    rig.submit(("t", 0, (6, 2, 3)), ("u", 0, (2, 6, 3)))
+    rig.settle(rounds=30)
+    told, stays = (move.refused for move in reply_to(rig, 1).moves)
+    assert told == "replicas [6, 2, 3] for t-0 name broker 6, which is not a live broker; live are [1, 2, 3, 4, 5]"
+    assert stays is None
+    assert rig.outcomes() == {TopicPartition("u", 0): Outcome.DONE}
 
 
 def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_on() -> None:
@@ -403,7 +417,7 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_o
     assert refused == [
         None,
         "the plan was made when t-1 was on [2, 1, 3]; now it is on [2, 3, 1]: make the plan anew",
-        "replicas [99, 2] for t-2 name broker 99, which is not a live broker; known are [1, 2, 3, 4, 5, 6]",
+        "replicas [99, 2] for t-2 name broker 99, which is not a live broker; live are [1, 2, 3, 4, 5, 6]",
         "topic t has 3 partitions, and no 7",
         "there is no topic gone",
         None,

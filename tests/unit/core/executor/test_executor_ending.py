@@ -190,3 +190,19 @@ def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
     assert rig.finish is None
     told = view_execution(rig.core.state, Meter(), None, rig.now_ms).held
     assert told == "all moves ended; throttles are owed to broker 6: down", "nobody gives anything back to the dead"
+
+
+def test_stuck_moves_are_counted_together_whatever_their_reasons() -> None:
+    """An outsider's find: "3 stuck" above six of them, and three sentences alike."""
+    yard = Yard({"t": [(1, 2)] * 3, "u": [(1, 3)]})
+    rig = Rig(yard)
+    rig.submit(*(("t", at, (5, 2)) for at in range(3)), ("u", 0, (6, 3)))
+    rig.settle(catching_up=False, rounds=40)
+    yard.kill(5)
+    rig.settle(catching_up=False, rounds=40)
+    held = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).held
+    assert held.startswith("3 stuck: they can't end without broker 5, which is down")
+    yard.kill(6)
+    rig.settle(catching_up=False, rounds=40)
+    held = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).held
+    assert held.startswith("no end: 4 stuck, of which 3 because: they can't end without broker 5, which is down")

@@ -20,6 +20,7 @@ from shunter.model.execution import (
     LogDirSpace,
     ObservedPartition,
     ObservedTopic,
+    OngoingReassignment,
     Outcome,
     ReplicaSize,
 )
@@ -558,7 +559,7 @@ def test_where_one_of_several_replicas_has_all_records_not_all_of_them_are_asked
     state.cluster.topics["t"] = ObservedTopic(None, {0: seen}, min_isr=1)
     move = Move(T0, None, (5, 3, 1), (6, 5, 1), Strategy.INCREMENTAL, 1, (), False, 0, current=(5, 3, 1))
     move.step = CurrentStep(1, (5, 3, 1), (6, 5, 1), "", cancels=False, begun_at_ms=0, accepted=True)
-    state.moves[T0] = move
+    state.moves[T0], state.cluster.ongoing[T0] = move, OngoingReassignment((6, 5, 1, 3), (6,), (3,))
     for turned in (move, *(turned_to(move, each) for each in (Direction.BACK, Direction.STOP))):
         why = stuck(state, turned)
         assert why is not None
@@ -570,3 +571,19 @@ def test_where_one_of_several_replicas_has_all_records_not_all_of_them_are_asked
         assert "start broker 1 or start broker 3 or mend the log dir of broker 5" in out
         assert "as `shunter doctor` tells; `shunter stop --leave` gives it up" in out
         assert out.endswith("that can't end until then")
+
+
+def test_a_stop_ends_once_what_the_step_adds_is_in_sync_though_former_replicas_are_dead() -> None:
+    """An outsider's find: it was called stuck, and `--force` was advised, which gives up the copy."""
+    state = ExecutorState(running=True)
+    state.cluster.brokers, state.cluster.needs_all = dict.fromkeys((2, 3, 6)), False
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((4, 5, 6, 3), (6,), 6, (4, 5))}, min_isr=2)
+    move = Move(T0, None, (4, 5, 6), (3, 2, 6), Strategy.INCREMENTAL, 1, (), False, 0, current=(4, 5, 6))
+    move.step = CurrentStep(1, (4, 5, 6), (4, 5, 6, 3), "", cancels=False, begun_at_ms=0, accepted=True)
+    state.moves[T0], state.cluster.ongoing[T0] = move, OngoingReassignment((4, 5, 6, 3), (3,), ())
+    assert stuck(state, turned_to(move, Direction.STOP)) is None
+    back = stuck(state, turned_to(move, Direction.BACK))
+    assert back is not None
+    assert back.startswith("it can't end without one of brokers 4, 5, which are down: waits: only 1 of the replicas")
+    del state.cluster.brokers[3]
+    assert "brokers 4, 5" in (stuck(state, turned_to(move, Direction.STOP)) or "")

@@ -114,7 +114,10 @@ def held_up(state: ExecutorState, move: Move) -> str:
     seen = state.cluster.partition(tp)
     ill = seen is not None and is_ill(state, move, seen)
     if seen is not None and ill and (sources := sources_of(state, move, seen)):
-        return f"it can't end without {named_missing(state, tp, sources)}: {NO_SOURCE}; {_told_start(state, sources)}"
+        one = "one of " if len(sources) > 1 else ""
+        return (
+            f"it can't end without {one}{named_missing(state, tp, sources)}: {NO_SOURCE}; {_told_start(state, sources)}"
+        )
     for sure in (True, False) if ill else ():
         _steps, waits = on_paper(state, move, needs_all=bool(known) if sure else known is not False)
         missing = "" if waits is None else named_missing(state, tp, waits.brokers)

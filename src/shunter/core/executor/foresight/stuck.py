@@ -230,6 +230,9 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
         return chosen if isinstance(chosen, Waits) else paper(move, seen.replicas)[1]
     turned = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(turned, Waits):
+        adds = move.direction is Direction.STOP and not step.cancels and set(step.before) < set(step.after)
+        if adds and not sources and able >= {*needed_by(step, needs_all=whole)}:
+            return None  # What it adds catches up, and then stays.
         return Waits(NO_SOURCE, sources, 1) if sources else turned
     after = step.after if turned is None else turned.after
     late: Replicas = ()
