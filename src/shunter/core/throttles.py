@@ -134,6 +134,7 @@ def lower_than(
     return {key: int(rate) for key, rate in theirs.items() if rate.isdigit() and int(rate) < int(wanted[key])}
 
 
+_SIDES = {LEADER_RATE: " (as leader)", FOLLOWER_RATE: " (as follower)"}
 _RATE_OF = {LEADER_REPLICAS: LEADER_RATE, FOLLOWER_REPLICAS: FOLLOWER_RATE}
 
 
@@ -171,8 +172,15 @@ def told_shared(topics: Collection[str]) -> str:
 
 
 def told_rates(lower: Mapping[ThrottleKey, int]) -> str:
-    """Rates of brokers in words: `broker 1 to 10 B/s, broker 2 to 1.0 kB/s`."""
-    return named(sorted({f"{key.kind} {key.name} to {told_rate(rate)}" for key, rate in lower.items()}))
+    """Rates of brokers in words: `broker 1 to 10 B/s, broker 2 to 1.0 kB/s (as leader)`."""
+    rates: dict[tuple[str, str], set[int]] = {}
+    for key, rate in lower.items():
+        rates.setdefault((key.kind, key.name), set()).add(rate)
+    told = {
+        f"{key.kind} {key.name} to {told_rate(rate)}{_SIDES.get(key.setting, '') if len(rates[key.kind, key.name]) > 1 else ''}"
+        for key, rate in lower.items()
+    }
+    return named(sorted(told))
 
 
 def told_lower(lower: Mapping[ThrottleKey, int], own: Mapping[ThrottleKey, str | None], *, limited: bool = True) -> str:

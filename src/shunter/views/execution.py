@@ -151,13 +151,9 @@ def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> Execution
 def _measured(row: MoveRow, seen: MoveRow | None) -> MoveRow:
     if seen is None or row.state not in OPEN_STATES:
         return row
-    return replace(
-        row,
-        waits=seen.waits,
-        stuck=seen.stuck,
-        copied_bytes=seen.copied_bytes,
-        rollback_bytes=seen.rollback_bytes,
-    )
+    now = replace(row, copied_bytes=seen.copied_bytes, rollback_bytes=seen.rollback_bytes)
+    # What it waited for before this step began is over.
+    return now if seen.step != row.step else replace(now, waits=seen.waits, stuck=seen.stuck)
 
 
 def view_execution(

@@ -264,7 +264,7 @@ class Executor:
         for broker in sorted(event.brokers.keys() & cluster.down_since_ms.keys()):
             # It was missing at every look between these two, and may have come back right after the last of them.
             down = (cluster.brokers_at_ms - cluster.down_since_ms.pop(broker)) // 1000
-            told = f"broker {broker} is back after at least {down} s"
+            told = f"broker {broker} is back{f' after at least {down} s' if down else ''}"
             out.notices.append(Notice("broker-up", f"broker {broker}", told))
         if event.controller >= 0:
             if cluster.controller not in (-1, event.controller):

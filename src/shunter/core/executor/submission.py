@@ -223,7 +223,7 @@ def _judge_order(
     if foreign is not None and not event.options.take_over:
         return (
             f"{order.tp} is already being moved to {list(foreign.target)} by somebody else; "
-            "wait for its end, or take it over (the order of its original replicas is then a guess)"
+            "wait for its end, or take it over by --take-over (the order of its original replicas is then a guess)"
         )
     if not order.target:
         return _cancel(event, order, topic, ours, foreign)

@@ -132,6 +132,7 @@ _IN_WORDS = {
     kafka_errors.RequestTimedOutError: "no answer came in time",
     kafka_errors.NodeNotReadyError: "there is no connection to that broker now",
     kafka_errors.KafkaConnectionError: "the connection failed",
+    kafka_errors.UnknownBrokerIdError: "the cluster does not list that broker now",
 }
 """What errors of the library's own connections mean; errors that a broker answered keep Kafka's names."""
 
