@@ -201,14 +201,18 @@ def _known_offline(board: Board, excluded: tuple[int, ...]) -> list[OfflineRepli
 
 
 def _too_full(board: Board, request: PlanRequest) -> list[Undone]:
-    """Name the brokers that stay too full whatever moves: what is on their disks beside replicas is too much."""
+    """Name the brokers that stay too full whatever moves, and those of which it is not known whether they are."""
     cluster, goal = board.cluster, board.targets
     left = spare(cluster, 1 - (request.disk_limit or 1.0)) / goal.scale[0] + board.loads[:, 0]
     why = "what is on its disks beside replicas fills more than the limit"
-    return [
+    found = [
         Undone(f"broker {cluster.brokers[at]} stays too full", why)
         for at in np.flatnonzero((left <= 0) & goal.members).tolist()
     ]
+    known = cluster.capacity(Resource.DISK)
+    unsized = np.isnan(left) & goal.members if known is None else ~np.isfinite(known) & goal.members
+    why = "the size of its disks is not known, so nothing leaves it for being full"
+    return found + [Undone(f"broker {cluster.brokers[at]}", why) for at in np.flatnonzero(unsized).tolist()]
 
 
 def _homeless(board: Board, partition: int, broker: int) -> Undone:
