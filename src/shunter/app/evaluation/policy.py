@@ -169,9 +169,10 @@ def _cluster(
             rule = f"broker {broker} is in limits.frozen-brokers, too, and nothing of a frozen broker changes"
             raise SettingsError(f"{where} intents.{kind} = {list(brokers)}: {rule}: take it out of one of them")
     _refuse_contradictions(f"{where} intents.", rails, intents)
-    observes = (form.mode or file.mode) == "observe"
+    mode = form.mode or file.mode
+    observes = mode == "observe"
     watches = form.conditions.watches()
-    if observes:
+    if mode != "keep":
         watches = {each: _only_told(watch) for each, watch in watches.items()}
     policy = KeeperPolicy(watches, rails, intents, _balance(form.balance), observes)
     options = ExecutionOptions(**form.execution.given)

@@ -396,7 +396,7 @@ class PolicyForm(Form):
 
     mode: ServiceMode = Field(
         default="keep",
-        description="observe: clusters are looked at and people are told; nothing in a cluster is changed.",
+        description="drive: what people order is carried out, and nothing is proposed. observe: nothing in a cluster is changed.",
     )
     cluster: Annotated[dict[str, ClusterForm], BeforeValidator(tabled)] = Field(description="By name.")
     service: ServiceForm = Field(default_factory=ServiceForm)
