@@ -229,6 +229,11 @@ def test_one_switch_lets_the_service_only_observe(tmp_path: Path) -> None:
     assert not read(tmp_path, 'mode = "observe"\n' + HEAD + 'mode = "keep"\n').policy.observes
 
 
+def test_a_service_says_where_it_is_reached(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD + '[service]\naddress = "https://lab-2:8090"\n')
+    assert (found.target.address, read(tmp_path, HEAD).target.address) == ("https://lab-2:8090", "")
+
+
 def test_a_service_that_only_drives_proposes_nothing(tmp_path: Path) -> None:
     driving = read(tmp_path, HEAD + 'mode = "drive"\nconditions.disk-band = "act"\nconditions.racks = "off"\n').policy
     assert not driving.observes

@@ -79,6 +79,7 @@ def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
         (FILE.replace("127.0.0.1:1", "127.0.0.1:2"), "cluster.away is elsewhere, or has another journal"),
         (FILE + 'journal = "j"\n', "cluster.away is elsewhere, or has another journal"),
         (FILE + '[service]\nsnapshots = "s"\n', "snapshots changed, which needs a restart"),
+        (FILE + '[service]\naddress = "https://lab-2:8090"\n', "address changed, which needs a restart"),
         (FILE + '[[notify]]\nkind = "command"\ncommand = ["true"]\n', "[[notify]] changed, which needs a restart"),
     ],
 )

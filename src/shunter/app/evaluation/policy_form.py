@@ -328,6 +328,9 @@ class ClusterForm(Form):
 class ServiceForm(Form):
     """The service itself."""
 
+    address: Address | None = Field(
+        default=None, description="Where others reach the page and the API of this service."
+    )
     look_seconds: Positive = Field(default=60, description="Time from the end of a look to the next one.")
     snapshots: Text | None = Field(default=None, description="A folder in which looks are kept for the pipeline.")
     snapshot_minutes: Positive = Field(default=60, description="Time between two snapshots.")
