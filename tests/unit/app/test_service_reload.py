@@ -18,7 +18,7 @@ from shunter.app.service.running import serve_until_told
 from shunter.app.service.service import ClusterService, open_service
 from shunter.cli.service.page import open_door
 from shunter.model.keeper import Condition, Mode
-from shunter.model.service import IntentKind, OrderKind, Signature
+from shunter.model.service import EventSearch, IntentKind, OrderKind, Signature
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
 FROZEN = FILE + "limits.frozen-brokers = [3]\n"
@@ -40,7 +40,7 @@ class Watched:
 
     async def kinds(self) -> list[str]:
         """What the history says."""
-        return [event.kind for event in (await self.service.timeline("", 0, None, 100)).events]
+        return [event.kind for event in (await self.service.timeline(EventSearch(most=100))).events]
 
 
 @asynccontextmanager

@@ -53,6 +53,7 @@ from shunter.drivers.service.words_topic import WordsTopic
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.service import (
+    EventSearch,
     HistoryEvent,
     KeptProposal,
     OrderDone,
@@ -187,12 +188,11 @@ class ClusterService:
             return None
         return _viewed(found, keeper)
 
-    async def timeline(
-        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
-    ) -> TimelineView:
-        """Events of a cluster; "": of all clusters."""
+    async def timeline(self, search: EventSearch) -> TimelineView:
+        """The events that a search finds."""
+        most = search.most
         try:
-            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1, before))
+            found = await self.records.read(lambda store: store.events(search._replace(most=most + 1)))
             began_ms = await self.records.read(lambda store: store.began_ms())
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
