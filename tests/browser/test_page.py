@@ -498,3 +498,23 @@ async def test_an_error_of_the_service_is_told(visited: Visited) -> None:
     await expect(visited.page.locator(".state.bad")).to_contain_text("can't be shown")
     await visited.visit("/clusters/nowhere", ".state.bad")
     await expect(visited.page.locator(".state.bad")).to_contain_text("there is no cluster 'nowhere'")
+
+
+async def test_on_a_phone_the_outcome_of_each_execution_is_in_sight(visited: Visited) -> None:
+    await visited.page.set_viewport_size({"width": 390, "height": 844})
+    await visited.visit("/clusters/prod-eu/moves?past=1", "table.plain .chip")
+    boxes = [await each.bounding_box() for each in await visited.page.locator("table.plain .chip").all()]
+    assert boxes
+    assert all(box is not None and box["x"] + box["width"] <= 390 for box in boxes), boxes
+
+
+async def test_the_timeline_shows_what_one_person_did(visited: Visited) -> None:
+    await visited.visit("/clusters/prod-eu/timeline", ".events li")
+    givers = visited.page.locator(".events li .subject", has_text="by ")
+    who = (await givers.first.inner_text()).removeprefix("by ")
+    before = await visited.page.locator(".events li").count()
+    await visited.page.select_option("label:has-text('Person') select", who)
+    await expect(visited.page.locator(".events li").first).to_contain_text(f"by {who}")
+    await expect(visited.page.locator(".events li", has_not_text=f"by {who}")).to_have_count(0)
+    assert await visited.page.locator(".events li").count() < before
+    assert f"who={who}" in visited.page.url

@@ -1,6 +1,6 @@
 """The dashboards and alert rules in docs/monitoring: they name only exported metrics, and the rules pass their tests.
 
-Three exporters run: a service with its page, a controller's endpoint, and an executor's.
+Two exporters run: a service with its page, and a controller's endpoint.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
 
 import httpx
 import orjson
@@ -22,9 +21,6 @@ from prometheus import program
 from prometheus_client.parser import text_string_to_metric_families
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "web"))
-sys.path.insert(0, str(Path(__file__).parents[1] / "unit" / "core" / "executor"))
-from apache_yard import Rig
-from apache_yard import Yard as ApacheYard
 from web_yard import Yard
 
 from lab.testbed.ports import free_port
@@ -32,11 +28,7 @@ from shunter.app.controller.metric_rows import ROWS, ControllerParts
 from shunter.app.controller.metrics import PrometheusPage
 from shunter.app.controller.process import ControllerProcess
 from shunter.app.controller.settings import load_controller_config
-from shunter.app.executor.metrics import ROWS as EXECUTOR_ROWS
-from shunter.app.executor.metrics import metrics_served
 from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
-from shunter.model.execution import ExecutionOptions
-from shunter.views.execution import view_execution
 from shunter.web.server import WebOptions, serving
 
 REPOSITORY = Path(__file__).parents[2]
@@ -71,17 +63,9 @@ def controller() -> MetricsEndpoint:
     return MetricsEndpoint(page.render)
 
 
-def execution() -> Any:
-    """An execution with a step under way and a throttle."""
-    rig = Rig(ApacheYard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 3)), options=ExecutionOptions(throttle=1_000))
-    rig.settle(catching_up=False, rounds=12)
-    return view_execution(rig.core.state, rig.core.meter, rig.core.state.limit, rig.now_ms)
-
-
 @pytest.fixture
 async def exporters() -> AsyncIterator[list[str]]:
-    """Addresses of running metrics endpoints: a service's, a controller's, an executor's."""
+    """Addresses of running metrics endpoints: a service's, a controller's."""
     async with AsyncExitStack() as stack:
         yard = Yard()
         yard.tick()
@@ -89,10 +73,7 @@ async def exporters() -> AsyncIterator[list[str]]:
         endpoint = controller()
         stack.push_async_callback(endpoint.close)
         port = await endpoint.start(0)
-        executors_port = free_port()
-        see: Callable[[Any], None] = await stack.enter_async_context(metrics_served(executors_port))
-        see(execution())
-        yield [f"{service}metrics", f"http://127.0.0.1:{port}/metrics", f"http://127.0.0.1:{executors_port}/metrics"]
+        yield [f"{service}metrics", f"http://127.0.0.1:{port}/metrics"]
 
 
 async def exported(addresses: list[str]) -> dict[str, set[str]]:
@@ -108,8 +89,6 @@ async def exported(addresses: list[str]) -> dict[str, set[str]]:
                     found[sample.name] = found.get(sample.name, set()) | set(sample.labels)
     for row in ROWS:  # A metric without samples yet, such as one for each broker, has its labels in the table.
         found[f"{row.name}_total" if row.counter else row.name] |= set(row.labels)
-    for figure in EXECUTOR_ROWS:
-        found[f"shunter_executor_{figure.name}"] |= {"cluster_id", *figure.labels}
     return found
 
 
@@ -155,7 +134,7 @@ def test_dashboards_can_be_imported() -> None:
         )
         boxes = [panel["gridPos"] for panel in document["panels"]]
         assert all(box["x"] + box["w"] <= 24 for box in boxes)
-    assert len(uids) == len(BOARDS) == 3
+    assert len(uids) == len(BOARDS) == 2
 
 
 def test_every_alert_is_described_and_tested_both_ways() -> None:

@@ -28,7 +28,7 @@ class ExecutorShape:
     """Sizes and settings of one world. `topics`: (name, partitions, replication factor, min.insync.replicas).
 
     `bandwidth` is what a broker can receive for copies, bytes per second; `sizes` the range of a partition's bytes.
-    `daemon`: the executor stays when nothing is left to do (`shunter executor`), else it is started for each plan.
+    `daemon`: the executor stays when nothing is left to do (`shunter serve`), else it is started for each plan.
     `ending`: what an operator does at the end with unfinished moves: "resume" (to the target) or "rollback".
     """
 

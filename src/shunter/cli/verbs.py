@@ -46,10 +46,6 @@ VERBS = {
             "shunter.cli.execution.undrain:undrain",
             "Let BROKERS (3, or 3,7) get replicas again: take back the cordon of `shunter drain --cordon`; nothing moves.",
         ),
-        "executor": LazyVerb(
-            "shunter.cli.execution.execute:executor",
-            "Run an executor that stays: it carries out the plans and orders that other shells give it.",
-        ),
         "resume": LazyVerb(
             "shunter.cli.execution.turn:resume",
             "Let paused moves go on; after a crash, go on from the executor's journal.",

@@ -46,6 +46,11 @@ class WordsDriver(NamedTuple):
     process: int
     since_ms: int
     journal: str
+    address: str = ""
+    """Where it is reached; "": it does not say so."""
+
+    def __str__(self) -> str:
+        return f"the service {f'at {self.address} ' if self.address else ''}on {self.host} (process {self.process})"
 
 
 def encode_driver(driver: WordsDriver) -> Record:

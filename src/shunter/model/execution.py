@@ -395,6 +395,8 @@ class LeaseHolder(NamedTuple):
     host: str
     process: int
     expires_at_ms: int
+    address: str = ""
+    """Where its service is reached, if it is one that says so."""
 
     @property
     def takes_orders(self) -> bool:
@@ -402,7 +404,8 @@ class LeaseHolder(NamedTuple):
         return not self.owner.startswith(LOAN)
 
     def __str__(self) -> str:
-        return f"process {self.process} on {self.host} (lease {self.owner})"
+        at = f"{self.address} of {self.host}, process {self.process}"
+        return f"{at if self.address else f'process {self.process} on {self.host}'} (lease {self.owner})"
 
 
 class ObservedPartition(NamedTuple):

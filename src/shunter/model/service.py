@@ -356,6 +356,22 @@ class HistoryEvent:
     facts: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
+class EventSearch(NamedTuple):
+    """Which events are wanted: the latest `most` of a cluster ("": of the fleet) that overlap [since_ms, until_ms).
+
+    `until_ms` None: up to now. `before`: only events before the one with this number, as the page before needs them.
+    `kind` and `who`: only events of this kind, or of this person; "": all.
+    """
+
+    cluster: str = ""
+    since_ms: int = 0
+    until_ms: int | None = None
+    most: int = 500
+    before: int | None = None
+    kind: str = ""
+    who: str = ""
+
+
 class NotifierKind(Enum):
     """The kinds of receivers of notifications, by their names in the policy file."""
 

@@ -22,10 +22,11 @@ def told_proposal(before: KeptProposal | None, now: KeptProposal) -> tuple[str, 
     return f"proposal-{now.state.value}", f"{now.id} is {now.state.told}{told}"
 
 
-def told_words(cluster: str, before: Words, after: Words, now_ms: int) -> tuple[HistoryEvent, ...]:
+def told_words(cluster: str, before: Words, after: Words, now_ms: int, writer: str = "") -> tuple[HistoryEvent, ...]:
     """What other services did, by the words that this host knew and those that the cluster has, the oldest first.
 
-    Of a word that was withdrawn the cluster has no time: its event is of now, and says so.
+    Of a word that was withdrawn the cluster has no time: its event is of now, and says so. `writer`: the service that
+    wrote the words, if it is known.
     """
     found = [*_of_proposals(before.proposals, after.proposals), *_of_intents(before.intents, after.intents, now_ms)]
     if after.switch is not None and (before.switch is None or before.switch.at_ms != after.switch.at_ms):
@@ -35,7 +36,10 @@ def told_words(cluster: str, before: Words, after: Words, now_ms: int) -> tuple[
     was, paused = (each.switch is not None and not each.switch.lifted for each in (before, after))
     if was and not paused:
         who = "" if after.switch is None else after.switch.who
-        told = f"{who or 'somebody'} lifted the pause; seen now, for the cluster has no time of it"
+        lifted = (
+            f"{who} lifted the pause" if who else f"the pause was lifted by {writer or 'the process that took over'}"
+        )
+        told = f"{lifted}; seen now, for the cluster has no time of it"
         found.append(HistoryEvent(0, cluster, now_ms, "resume-all", told, "", who))
     found.sort(key=lambda each: each.at_ms)
     return tuple(replace(each, cluster=cluster, facts=_READ) for each in found)

@@ -9,10 +9,10 @@ from http import HTTPStatus
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
-from shunter.model.service import OrderKind, PlannedChange, ServiceOrder
+from shunter.model.service import EventSearch, OrderKind, PlannedChange, ServiceOrder
 from shunter.views.contents import PartitionSearch
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
@@ -369,40 +369,36 @@ Before = Annotated[
     Query(ge=1, le=2**53, description="Only events before the one with this number, as `next` of a page has it."),
 ]
 Most = Annotated[int, Query(ge=1, le=MOST_EVENTS, description="The most events to return; these are the latest.")]
+Kind = Annotated[str, Query(max_length=100, description="Only events of this kind, such as `approve`.")]
+Who = Annotated[str, Query(max_length=200, description="Only what this person did.")]
+
+
+async def _sought_events(
+    since_ms: Since = 0, until_ms: Until = None, most: Most = 500, before: Before = None, kind: Kind = "", who: Who = ""
+) -> EventSearch:
+    return EventSearch("", since_ms, until_ms, most, before, kind, who)
+
+
+TheSearch = Annotated[EventSearch, Depends(_sought_events)]
 
 
 @router.get("/timeline", response_model=model_of(TimelineView), summary="Events in the fleet")
-async def fleet_timeline(
-    reception: TheReception,
-    _caller: Reader,
-    since_ms: Since = 0,
-    until_ms: Until = None,
-    most: Most = 500,
-    before: Before = None,
-) -> Response:
+async def fleet_timeline(reception: TheReception, _caller: Reader, search: TheSearch) -> Response:
     """Events of all clusters, the oldest first."""
-    return _json(_with_next(await reception.front.timeline("", since_ms, until_ms, most, before), since_ms, most))
+    return _json(_with_next(await reception.front.timeline(search), search))
 
 
 @router.get("/clusters/{name}/timeline", response_model=model_of(TimelineView), summary="Events in a cluster")
-async def timeline(
-    reception: TheReception,
-    _caller: Reader,
-    name: ClusterName,
-    since_ms: Since = 0,
-    until_ms: Until = None,
-    most: Most = 500,
-    before: Before = None,
-) -> Response:
+async def timeline(reception: TheReception, _caller: Reader, name: ClusterName, search: TheSearch) -> Response:
     """Events with cause and duration, the oldest first."""
-    return _json(_with_next(await reception.front.timeline(name, since_ms, until_ms, most, before), since_ms, most))
+    return _json(_with_next(await reception.front.timeline(search._replace(cluster=name)), search))
 
 
-def _with_next(view: TimelineView, since_ms: int, most: int) -> TimelineView:
+def _with_next(view: TimelineView, search: EventSearch) -> TimelineView:
     if not view.more or not view.events:
         return view
-    asked = {"before": view.events[0].number, "since_ms": since_ms, "most": most}
-    return replace(view, next="?" + urlencode(asked))
+    asked = search._replace(before=view.events[0].number)._asdict()
+    return replace(view, next="?" + urlencode({name: value for name, value in asked.items() if value}))
 
 
 def _json(view: object) -> Response:

@@ -160,8 +160,8 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
         (HEAD + "limits.frozen-brokers = [-1]\n", "limits.frozen-brokers = -1: a whole number from 0 on is wanted"),
         (HEAD + 'limits.windows = ["Fun 22:00-06:00"]\n', "'Fun' is no weekday: write"),
         (HEAD + 'limits.windows = ["22:00-06:00 Mars/Base"]\n', "Mars/Base is no time zone of this machine"),
-        (HEAD + 'mode = "look"\n', "[cluster.a] mode = 'look': keep or observe is wanted"),
-        ("mode = 3\n" + HEAD, ": mode = 3: keep or observe is wanted"),
+        (HEAD + 'mode = "look"\n', "[cluster.a] mode = 'look': keep or drive or observe is wanted"),
+        ("mode = 3\n" + HEAD, ": mode = 3: keep or drive or observe is wanted"),
         (HEAD + 'balance.goals = ["racks"]\n', "balance.goals = 'racks': disk-band or bytes-in-band or"),
         (HEAD + 'balance.hard = ["disk-band", "disk-band"]\n', "balance.hard: 'disk-band' is named twice"),
         (HEAD + "balance.headroom-percent = 0\n", "headroom-percent = 0: a number above 0 and below 100"),
@@ -227,6 +227,17 @@ def test_one_switch_lets_the_service_only_observe(tmp_path: Path) -> None:
     assert {each.mode for each in observing.watches.values()} == {Mode.NOTIFY, Mode.OFF}
     assert observing.mode(Condition.RACKS) is Mode.OFF
     assert not read(tmp_path, 'mode = "observe"\n' + HEAD + 'mode = "keep"\n').policy.observes
+
+
+def test_a_service_says_where_it_is_reached(tmp_path: Path) -> None:
+    found = read(tmp_path, HEAD + '[service]\naddress = "https://lab-2:8090"\n')
+    assert (found.target.address, read(tmp_path, HEAD).target.address) == ("https://lab-2:8090", "")
+
+
+def test_a_service_that_only_drives_proposes_nothing(tmp_path: Path) -> None:
+    driving = read(tmp_path, HEAD + 'mode = "drive"\nconditions.disk-band = "act"\nconditions.racks = "off"\n').policy
+    assert not driving.observes
+    assert {each.mode for each in driving.watches.values()} == {Mode.NOTIFY, Mode.OFF}
 
 
 def test_windows_have_days_and_zones(tmp_path: Path) -> None:

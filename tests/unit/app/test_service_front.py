@@ -13,6 +13,7 @@ from shunter.app.service.published import News, Published
 from shunter.app.service.reports import Reports
 from shunter.core.keeper.situation import unseen
 from shunter.model.service import (
+    EventSearch,
     HistoryEvent,
     IntentKind,
     OrderDone,
@@ -53,10 +54,8 @@ class Rehearsal:
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         return ()
 
-    async def timeline(
-        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
-    ) -> TimelineView:
-        return TimelineView(self.published.version, (HistoryEvent(1, cluster, 5, "look", "seen"),))
+    async def timeline(self, search: EventSearch) -> TimelineView:
+        return TimelineView(self.published.version, (HistoryEvent(1, search.cluster, 5, "look", "seen"),))
 
     def reports(self, cluster: str) -> Reports:
         raise AssertionError(cluster)
@@ -148,7 +147,7 @@ def test_every_view_becomes_json() -> None:
         document = orjson.loads(orjson.dumps(service_json(front.fleet())))
         assert document["clusters"][0]["situation"]["state"] == "starting"
         assert orjson.loads(orjson.dumps(service_json(front.cluster("prod"))))["row"]["name"] == "prod"
-        events = service_json(await front.timeline("prod"))["events"]
+        events = service_json(await front.timeline(EventSearch("prod")))["events"]
         assert events[0] == {
             **dict.fromkeys(("subject", "who", "cause"), ""),
             "number": 1,

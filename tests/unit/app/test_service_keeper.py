@@ -18,6 +18,7 @@ from shunter.model.execution import CommandKind, OngoingReassignment
 from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,
+    EventSearch,
     IntentKind,
     OrderKind,
     OrderRefused,
@@ -63,7 +64,7 @@ def test_what_is_approved_is_carried_out_once(tmp_path: Path) -> None:
             assert yard.submitted == [], "nobody has approved it"
             await balanced(life)
             assert len(set(yard.submitted)) == len(yard.submitted) >= 1
-            kinds = [event.kind for event in life.store.events("yard", 0, None, 100)]
+            kinds = [event.kind for event in life.store.events(EventSearch("yard", 0, most=100))]
             assert kinds.count("begun") == len(yard.submitted) == kinds.count("proposal-done")
             counts = life.published.counts["yard"]
             assert counts.moves == {"done": sum(map(len, yard.plans.values()))}

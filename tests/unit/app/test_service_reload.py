@@ -18,7 +18,7 @@ from shunter.app.service.running import serve_until_told
 from shunter.app.service.service import ClusterService, open_service
 from shunter.cli.service.page import open_door
 from shunter.model.keeper import Condition, Mode
-from shunter.model.service import IntentKind, OrderKind, Signature
+from shunter.model.service import EventSearch, IntentKind, OrderKind, Signature
 
 FILE = '[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n'
 FROZEN = FILE + "limits.frozen-brokers = [3]\n"
@@ -40,7 +40,7 @@ class Watched:
 
     async def kinds(self) -> list[str]:
         """What the history says."""
-        return [event.kind for event in (await self.service.timeline("", 0, None, 100)).events]
+        return [event.kind for event in (await self.service.timeline(EventSearch(most=100))).events]
 
 
 @asynccontextmanager
@@ -79,6 +79,7 @@ def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
         (FILE.replace("127.0.0.1:1", "127.0.0.1:2"), "cluster.away is elsewhere, or has another journal"),
         (FILE + 'journal = "j"\n', "cluster.away is elsewhere, or has another journal"),
         (FILE + '[service]\nsnapshots = "s"\n', "snapshots changed, which needs a restart"),
+        (FILE + '[service]\naddress = "https://lab-2:8090"\n', "address changed, which needs a restart"),
         (FILE + '[[notify]]\nkind = "command"\ncommand = ["true"]\n', "[[notify]] changed, which needs a restart"),
     ],
 )

@@ -74,6 +74,11 @@ def test_what_is_no_url_of_a_service_is_refused(url: str) -> None:
         ServiceClient(ServiceServer(url)).fleet()
 
 
+def test_a_key_that_no_header_can_have_is_named() -> None:
+    with pytest.raises(SettingsError, match="--key 'ключ': a key has printable ASCII alone"):
+        ServiceClient(ServiceServer("http://127.0.0.1:1")).order(DRAIN, "", "ключ")
+
+
 def test_a_token_is_not_sent_unencrypted_to_another_machine(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("shunter_x")
     server = ServiceServer("http://192.0.2.1:1", tmp_path / "secret")

@@ -17,6 +17,7 @@ from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.situation import ClusterSeverity
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
 from shunter.model.service import (
+    EventSearch,
     IntentKind,
     KillSwitch,
     OrderKind,
@@ -123,7 +124,7 @@ def test_whoever_serves_tells_who_drove_since_when_and_what_the_service_before_d
             ]
         async with Service(world, "c", tmp_path / "c", DRAINS) as c:
             await takes_over(c)
-            history = await c.records.read(lambda store: store.events("yard", 0, None, 100))
+            history = await c.records.read(lambda store: store.events(EventSearch("yard", 0, most=100)))
             told = [(each.kind, each.who) for each in history]
             assert ("intend", "anna") in told
             assert ("pause-all", "ben") in told

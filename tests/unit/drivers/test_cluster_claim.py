@@ -44,9 +44,7 @@ class Coordinator:
     def joined(self, claimant: Claimant) -> str:
         """Add another member."""
         self.made += 1
-        self.members[f"other-{self.made}"] = orjson.dumps(
-            {name: getattr(claimant, name) for name in ("user", "host", "process", "since_ms", "journal")}
-        )
+        self.members[f"other-{self.made}"] = orjson.dumps(claimant)
         self.generation += 1
         return f"other-{self.made}"
 
@@ -413,3 +411,14 @@ def test_the_state_of_the_groups_topic_is_said_without_asking_a_coordinator() ->
     assert member.groups_partition().endswith("is led by broker 1, in sync are [1]")
     coordinator.groups_error = 3
     assert "does not exist, and its replication factor may ask for more than 2 brokers" in member.groups_partition()
+
+
+async def test_a_claim_says_where_its_service_is_reached() -> None:
+    coordinator = Coordinator()
+    coordinator.joined(replace(THEIRS, address="https://lab-2:8090"))
+    claim = ClusterClaim(coordinator.client(), MINE, presence=HERE)
+    with pytest.raises(
+        ClusterClaimed, match=r"driven by https://lab-2:8090 of there \(bob, process 8\), since"
+    ) as held:
+        await claim.look()
+    assert held.value.holder.startswith("https://lab-2:8090 of there")

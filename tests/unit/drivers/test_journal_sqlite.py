@@ -29,6 +29,7 @@ from shunter.drivers.journal.journals import (
     JournalHeld,
     JournalUnusable,
     JournalUnwritten,
+    Presence,
 )
 from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import FormatError
@@ -442,3 +443,19 @@ def test_a_file_that_can_not_be_opened_says_what_is_needed(
     (tmp_path / "x.journal").mkdir()
     with pytest.raises(JournalUnwritten, match=told):
         SqliteJournal(tmp_path / "x.journal", "o")
+
+
+def test_a_lease_says_where_its_service_is_reached_until_another_process_takes_it(tmp_path: Path) -> None:
+    path, reached = tmp_path / "a.journal", Presence("lab-2", 7, lambda _process: True, "https://lab-2:8090")
+    with (
+        closing(SqliteJournal(path, "first", presence=reached)) as first,
+        closing(SqliteJournal(path, "second")) as second,
+    ):
+        first.acquire(1_000)
+        with pytest.raises(JournalHeld, match=r"https://lab-2:8090 of lab-2, process 7 \(lease first\)"):
+            second.acquire(2_000)
+        first.release()
+        second.acquire(3_000)
+        holder = first.holder(3_000)
+        assert holder is not None
+        assert (holder.owner, holder.address) == ("second", "")

@@ -26,6 +26,7 @@ from shunter.formats.service_records import decode_proposal, encode_changes, enc
 from shunter.model.keeper import Condition, Memory, Since, Subject
 from shunter.model.service import (
     BrokerEffect,
+    EventSearch,
     HistoryEvent,
     IntentKind,
     KeptIntent,
@@ -84,7 +85,7 @@ def test_what_is_written_is_read_after_a_restart(tmp_path: Path) -> None:
         assert store.opened("prod") == (PROPOSAL,)
         assert store.proposal("prod", PROPOSAL.id) == PROPOSAL
         assert store.proposal("prod", "other") is None
-        assert store.events("prod", 0, None, 9) == (
+        assert store.events(EventSearch("prod", 0, most=9)) == (
             HistoryEvent(1, "prod", 7, "proposed", "told", "rebalance-1", "anna", "why", 9, {"n": 1}),
         )
         assert store.intents() == {"prod": (EVERYTHING.intents[0][1],)}
@@ -115,7 +116,7 @@ def test_a_full_disk_is_told_and_nothing_is_written(tmp_path: Path) -> None:
         events = tuple(HistoryEvent(0, "prod", at, "kind", "x" * 1000) for at in range(100))
         with pytest.raises(StoreFailed, match="full"):
             store.write(StoreBatch(events=events))
-        assert store.events("prod", 0, None, 9) == ()
+        assert store.events(EventSearch("prod", 0, most=9)) == ()
 
 
 @pytest.mark.parametrize("removed", ["s", "s*"])
@@ -127,7 +128,11 @@ def test_a_file_that_is_removed_under_the_service_is_made_anew(tmp_path: Path, r
         store.write(StoreBatch(events=(HistoryEvent(0, "prod", 8, "kind", "after"),)))
         store.write(StoreBatch(events=(HistoryEvent(0, "prod", 9, "kind", "and after that"),)))
     with closing(ServiceStore(tmp_path / "s")) as store:
-        assert [each.text for each in store.events("prod", 0, None, 9)] == ["after", "told", "and after that"]
+        assert [each.text for each in store.events(EventSearch("prod", 0, most=9))] == [
+            "after",
+            "told",
+            "and after that",
+        ]
         assert store.switches() == {"prod": EVERYTHING.switches[0]}
         assert store.opened("prod") == (PROPOSAL,)
 
@@ -263,7 +268,17 @@ def test_pages_of_events_go_by_the_end_of_each_whenever_it_was_written(tmp_path:
     events = tuple(HistoryEvent(0, "prod", at_ms, "kind", "", until_ms=until_ms) for at_ms, until_ms in ends)
     with closing(ServiceStore(tmp_path / "s")) as store:
         store.write(StoreBatch(events=events))
-        latest = store.events("prod", 0, None, 2)
+        latest = store.events(EventSearch("prod", 0, most=2))
         assert [(each.at_ms, each.until_ms) for each in latest] == [(7, None), (2, 9)]
-        assert [each.at_ms for each in store.events("prod", 0, None, 9, latest[0].number)] == [1, 5]
-        assert [each.at_ms for each in store.events("prod", 8, None, 9)] == [2], "it had not ended then"
+        assert [each.at_ms for each in store.events(EventSearch("prod", 0, None, 9, latest[0].number))] == [1, 5]
+        assert [each.at_ms for each in store.events(EventSearch("prod", 8, most=9))] == [2], "it had not ended then"
+
+
+def test_events_are_found_by_kind_and_by_person(tmp_path: Path) -> None:
+    rows = [("approve", "anna"), ("pause-all", "anna"), ("approve", "ben"), ("look", "")]
+    with closing(ServiceStore(tmp_path / "s")) as store:
+        store.write(StoreBatch(events=tuple(HistoryEvent(0, "prod", 1, kind, "", who=who) for kind, who in rows)))
+        assert [each.who for each in store.events(EventSearch(kind="approve"))] == ["anna", "ben"]
+        assert [each.kind for each in store.events(EventSearch(who="anna"))] == ["approve", "pause-all"]
+        assert len(store.events(EventSearch("prod", kind="approve", who="ben"))) == 1
+        assert store.events(EventSearch("prod", kind="look", who="ben")) == ()

@@ -72,6 +72,9 @@ def test_what_was_taken_back_has_no_time_and_says_so() -> None:
     events = told_words("c", before, NONE, NOW)
     assert [(each.at_ms, each.kind) for each in events] == [(NOW, "withdraw"), (NOW, "resume-all")]
     assert all("the cluster has no time of it" in each.text for each in events)
+    assert "the pause was lifted by the process that took over" in events[-1].text
+    by = told_words("c", before, NONE, NOW, "the service on lab-2 (process 7)")[-1].text
+    assert by.startswith("the pause was lifted by the service on lab-2 (process 7); seen now")
     lifted = Words((DRAIN,), KillSwitch("c", "dora", 3_000, lifted=True))
     assert told(before, lifted) == [(NOW, "resume-all", "dora", "")]
     assert told(lifted, Words((DRAIN,))) == [], "it was told when it was lifted"

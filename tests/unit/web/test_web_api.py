@@ -264,6 +264,22 @@ class TestReading:
         assert hour["more"]
         assert hour["events"] == every[-2:]
 
+    async def test_the_timeline_is_of_one_kind_or_of_one_person(self, house: House) -> None:
+        async with client(house) as asker:
+            every = (await asker.get(f"{CLUSTER}/timeline")).json()["events"]
+            kind, who = every[0]["kind"], next(each["who"] for each in every if each["who"])
+            found = {
+                name: (await asker.get(f"/api/v1/timeline?{name}={value}&most=1")).json()
+                for name, value in (("kind", kind), ("who", who))
+            }
+            more = (
+                (await asker.get(f"/api/v1/timeline{found['kind']['next']}")).json()
+                if found["kind"]["next"]
+                else found["kind"]
+            )
+        assert {each["kind"] for each in (*found["kind"]["events"], *more["events"])} == {kind}
+        assert {each["who"] for each in found["who"]["events"]} == {who}
+
     async def test_what_the_pipeline_wrote_is_read(self, house: House, tmp_path: Path) -> None:
         async with client(house) as asker:
             none = (await asker.get(f"{CLUSTER}/reports")).json()

@@ -30,6 +30,7 @@ from shunter.model.execution import JournalEntry
 from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.service import (
     BrokerEffect,
+    EventSearch,
     HistoryEvent,
     IntentKind,
     KeptIntent,
@@ -135,12 +136,12 @@ class Yard:
         found = [each for each in self.kept[cluster] if ended or each.state in open_states]
         return tuple(KeptProposalView(each, 1, 5_400_000) for each in reversed(found))
 
-    async def timeline(
-        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
-    ) -> TimelineView:
+    async def timeline(self, search: EventSearch) -> TimelineView:
+        cluster, since_ms, until_ms, most, before, kind, who = search
         until = until_ms if until_ms is not None else 10**15
         fits = [each for each in self.events if cluster in ("", each.cluster) and since_ms <= each.at_ms < until]
         fits = [each for each in fits if before is None or each.number < before]
+        fits = [each for each in fits if kind in ("", each.kind) and who in ("", each.who)]
         return TimelineView(
             self.published.version, tuple(fits[-most:]), len(fits) > most, None, "kafka-ops-1", START_MS
         )

@@ -65,6 +65,8 @@ class ServiceFile:
     """A folder of snapshots for `shunter pipeline ingest`; None: no snapshots are kept."""
     snapshot_every_s: float = 3600.0
     notify: tuple[Notifier, ...] = ()
+    address: str = ""
+    """Where others reach this service; "": it does not say so."""
 
 
 def read_policies(path: Path) -> tuple[KeptCluster, ...]:
@@ -113,6 +115,7 @@ def read_service_file(path: Path) -> ServiceFile:
         _beside(path, service.snapshots),
         60.0 * service.snapshot_minutes,
         tuple(_notifier(path, each) for each in form.notify),
+        service.address or "",
     )
 
 
@@ -169,13 +172,15 @@ def _cluster(
             rule = f"broker {broker} is in limits.frozen-brokers, too, and nothing of a frozen broker changes"
             raise SettingsError(f"{where} intents.{kind} = {list(brokers)}: {rule}: take it out of one of them")
     _refuse_contradictions(f"{where} intents.", rails, intents)
-    observes = (form.mode or file.mode) == "observe"
+    mode = form.mode or file.mode
+    observes = mode == "observe"
     watches = form.conditions.watches()
-    if observes:
+    if mode != "keep":
         watches = {each: _only_told(watch) for each, watch in watches.items()}
     policy = KeeperPolicy(watches, rails, intents, _balance(form.balance), observes)
     options = ExecutionOptions(**form.execution.given)
-    return KeptCluster(name, _target(path, form), policy, options, table, model, _controllers(path, where, form))
+    target = replace(_target(path, form), address=file.service.address or "")
+    return KeptCluster(name, target, policy, options, table, model, _controllers(path, where, form))
 
 
 def _only_told(watch: Watch) -> Watch:

@@ -328,6 +328,9 @@ class ClusterForm(Form):
 class ServiceForm(Form):
     """The service itself."""
 
+    address: Address | None = Field(
+        default=None, description="Where others reach the page and the API of this service."
+    )
     look_seconds: Positive = Field(default=60, description="Time from the end of a look to the next one.")
     snapshots: Text | None = Field(default=None, description="A folder in which looks are kept for the pipeline.")
     snapshot_minutes: Positive = Field(default=60, description="Time between two snapshots.")
@@ -396,7 +399,7 @@ class PolicyForm(Form):
 
     mode: ServiceMode = Field(
         default="keep",
-        description="observe: clusters are looked at and people are told; nothing in a cluster is changed.",
+        description="drive: what people order is carried out, and nothing is proposed. observe: nothing in a cluster is changed.",
     )
     cluster: Annotated[dict[str, ClusterForm], BeforeValidator(tabled)] = Field(description="By name.")
     service: ServiceForm = Field(default_factory=ServiceForm)

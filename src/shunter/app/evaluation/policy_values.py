@@ -223,4 +223,5 @@ Kind = Annotated[
     BeforeValidator(one_of(*(each.value for each in NotifierKind))),
     WithJsonSchema({"enum": [each.value for each in NotifierKind]}),
 ]
-ServiceMode = Annotated[str, BeforeValidator(one_of("keep", "observe")), WithJsonSchema({"enum": ["keep", "observe"]})]
+_MODES = ("keep", "drive", "observe")
+ServiceMode = Annotated[str, BeforeValidator(one_of(*_MODES)), WithJsonSchema({"enum": [*_MODES]})]

@@ -10,7 +10,7 @@ from typing import Any
 
 from shunter.core.own_topics import Shortage
 from shunter.drivers.journal.copy import JournalCopy
-from shunter.drivers.journal.journals import LeasedJournal
+from shunter.drivers.journal.journals import LeasedJournal, this_process
 from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import FormatError
 
@@ -62,18 +62,18 @@ class JournalPlace:
             )
             raise FormatError(str(self.path), told) from error
 
-    def open(self, owner: str) -> LeasedJournal:
-        """Open the journal; it is made if it is missing.
+    def open(self, owner: str, address: str = "") -> LeasedJournal:
+        """Open the journal; it is made if it is missing. `address`: where the service is reached that opens it.
 
         Raises:
             FormatError: it can't be made.
         """
         self.check()
         if self.topic is None:
-            return SqliteJournal(self.path, owner)
+            return SqliteJournal(self.path, owner, presence=this_process(address))
         from shunter.drivers.journal.topic import TopicJournal  # noqa: PLC0415  as above
 
-        return TopicJournal(self.configuration, self.topic, owner)
+        return TopicJournal(self.configuration, self.topic, owner, presence=this_process(address))
 
     @property
     def seat_name(self) -> str:

@@ -77,6 +77,8 @@ class Target:
     journal_topic: str | None = None
     take_over_cluster: bool = False
     """Drive the cluster even if another executor claims it, dead or alive."""
+    address: str = ""
+    """Where others reach the service that drives it; "": there is none, or it is not known."""
 
 
 def only_journal() -> Path:
@@ -182,7 +184,7 @@ async def _claim(
         ClusterClaim,
     )
 
-    mine = this_claimant(claim_name(place))
+    mine = this_claimant(claim_name(place), target.address)
     claim = ClusterClaim(
         await ClusterClaim.client(configuration, mine),
         mine,
@@ -270,7 +272,7 @@ async def open_session(
         clock = SystemClock()
         cluster_id = await admin.cluster_id()
         place = await journal_place(target, admin)
-        journal = await to_its_end(place.open, uuid.uuid4().hex)
+        journal = await to_its_end(place.open, uuid.uuid4().hex, target.address)
         seat = await take_seat(place, journal, cluster_id, listener, take_over=target.take_over_cluster)
         claim = await _claim(target, place, listener, forever=forever, urgent=urgent)
         await to_its_end(journal.acquire, clock.now_ms())

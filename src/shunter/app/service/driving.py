@@ -1,4 +1,4 @@
-"""One cluster's executor inside the service: the same session as `shunter executor`, used and watched by the keeper."""
+"""One cluster's executor inside the service: the same session as `shunter execute`, used and watched by the keeper."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import Protocol
 from shunter.app.service.published import News, Published
 from shunter.app.service.reports import Reports
 from shunter.app.service.stories import Stories
-from shunter.model.service import OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import EventSearch, OrderDone, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.views.contents import Contents, PartitionSearch
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
@@ -65,10 +65,8 @@ class Backstage(Protocol):
         """One proposal with the partitions that it changes."""
         ...
 
-    async def timeline(
-        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
-    ) -> TimelineView:
-        """Events of a cluster; "": of all clusters."""
+    async def timeline(self, search: EventSearch) -> TimelineView:
+        """The events that a search finds."""
         ...
 
     async def controllers(self, cluster: str) -> ControllersView:
@@ -196,15 +194,15 @@ class Front:
             raise OrderRefused(Refusal.NOT_FOUND, f"there is no proposal {proposal!r} of {name}")
         return found
 
-    async def timeline(
-        self, name: str = "", since_ms: int = 0, until_ms: int | None = None, most: int = 500, before: int | None = None
-    ) -> TimelineView:
-        """The latest `most` events of a cluster ("": of the fleet) in [since_ms, until_ms), before the one numbered `before`.
+    async def timeline(self, search: EventSearch) -> TimelineView:
+        """The events that a search finds, the oldest first.
 
         Raises:
             OrderRefused: there is no cluster of this name, or the store can't be read.
         """
-        return await self._backstage.timeline(name and self._known(name), since_ms, until_ms, most, before)
+        if search.cluster:
+            self._known(search.cluster)
+        return await self._backstage.timeline(search)
 
     async def executions(self, name: str) -> tuple[ExecutionGist, ...]:
         """All executions in the journal of a cluster, the first one first; the last one may be under way.

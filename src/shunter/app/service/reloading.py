@@ -131,7 +131,7 @@ def stamp_of(path: Path) -> Stamp:
 
 def needs_restart(before: ServiceFile, now: ServiceFile) -> Iterator[str]:
     """Sentences about differences between two files that a running service can't apply."""
-    old, new = ({each.name: each.target for each in file.clusters} for file in (before, now))
+    old, new = ({each.name: replace(each.target, address="") for each in file.clusters} for file in (before, now))
     for name in sorted(old.keys() ^ new.keys()):
         yield f"cluster.{name} {'came' if name in new else 'went'}, which needs a restart of the service"
     for name in sorted(old.keys() & new.keys()):
@@ -141,9 +141,14 @@ def needs_restart(before: ServiceFile, now: ServiceFile) -> Iterator[str]:
         yield "the clusters are in another order, which needs a restart of the service"
     if [each.model for each in before.clusters] != [each.model for each in now.clusters] and list(old) == list(new):
         yield "lake or model-hours changed, which needs a restart of the service"
-    for what in ("snapshots", "snapshot_every_s", "notify"):
+    for what in ("snapshots", "snapshot_every_s", "notify", "address"):
         if getattr(before, what) != getattr(now, what):
-            named = {"snapshots": "snapshots", "snapshot_every_s": "snapshot-minutes", "notify": "[[notify]]"}[what]
+            named = {
+                "snapshots": "snapshots",
+                "snapshot_every_s": "snapshot-minutes",
+                "notify": "[[notify]]",
+                "address": "address",
+            }[what]
             yield f"{named} changed, which needs a restart of the service"
 
 

@@ -53,6 +53,7 @@ from shunter.drivers.service.words_topic import WordsTopic
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.service import (
+    EventSearch,
     HistoryEvent,
     KeptProposal,
     OrderDone,
@@ -187,12 +188,11 @@ class ClusterService:
             return None
         return _viewed(found, keeper)
 
-    async def timeline(
-        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
-    ) -> TimelineView:
-        """Events of a cluster; "": of all clusters."""
+    async def timeline(self, search: EventSearch) -> TimelineView:
+        """The events that a search finds."""
+        most = search.most
         try:
-            found = await self.records.read(lambda store: store.events(cluster, since_ms, until_ms, most + 1, before))
+            found = await self.records.read(lambda store: store.events(search._replace(most=most + 1)))
             began_ms = await self.records.read(lambda store: store.began_ms())
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
@@ -338,7 +338,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     clock = SystemClock()
     store, trouble = open_store(folder / STORE)
     records = Records(store, trouble, published.tell)
-    me = f"the service on {socket.gethostname()} (process {os.getpid()})"
+    me = str(_this_service(file.address, clock, ""))
     notifications = Notifications(file.notify, me=me)
     published.notifiers = lambda: notifications.figures
     readers = ThreadPoolExecutor(len(file.clusters), thread_name_prefix="look")
@@ -386,12 +386,16 @@ def shared_words(cluster: KeptCluster, clock: Clocked) -> SharedWords:
     host = socket.gethostname()
     file = f"{host}:{target.journal.resolve() if target.journal is not None else state_folder()}"
     named = f"{TOPIC_PREFIX}{target.journal_topic}" if target.journal_topic is not None else file
-    mine = WordsDriver(host, os.getpid(), clock.now_ms(), named)
+    mine = _this_service(target.address, clock, named)
 
     def topic() -> WordsTopic:
         return WordsTopic(configuration_of(target.bootstrap, target.properties), cluster.name)
 
     return SharedWords(topic, mine)
+
+
+def _this_service(address: str, clock: Clocked, journal: str) -> WordsDriver:
+    return WordsDriver(socket.gethostname(), os.getpid(), clock.now_ms(), journal, address)
 
 
 def open_store(path: Path) -> tuple[ServiceStore | None, str]:

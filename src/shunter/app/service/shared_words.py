@@ -52,6 +52,11 @@ class SharedWords:
         return self._mine
 
     @property
+    def driver(self) -> WordsDriver | None:
+        """The service that took the words last, as far as they were read."""
+        return self._topic.driver
+
+    @property
     def to_be_taken(self) -> bool:
         """Whether the service that drives has to take the words: again, or now that a topic may be possible."""
         if self.place is WordsPlace.ALONE:

@@ -16,6 +16,7 @@ from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.intents import with_intents
 from shunter.core.keeper.words import ROLLED_BACK, STOPPED, AfterWord, Said, consequence, hold_of
 from shunter.drivers.service.store import StoreFailed
+from shunter.formats.word_records import WordsDriver
 from shunter.model.execution import CommandKind
 from shunter.model.keeper import KeeperPolicy
 from shunter.model.service import (
@@ -145,7 +146,7 @@ class ClusterWords:
             words = await self.shared.follow()
             if words is not None and words != self._followed:
                 self._followed = words
-                await self._adopt(words, now_ms)
+                await self._adopt(words, now_ms, self.shared.driver)
 
     async def take_words(self, now_ms: int) -> None:
         """Become the only writer of the words, and know them all. Pre: this service has the claim.
@@ -163,7 +164,7 @@ class ClusterWords:
                 others = former is not None and former.host != self.shared.mine.host
                 if others and words.switch is None and switch is not None and switch.lifted:
                     self.turn(None)  # Another service lifted the same pause: what is paused now, people paused by name.
-                await self._adopt(words, now_ms)
+                await self._adopt(words, now_ms, former)
         await self.send_switch(now_ms)
 
     @property
@@ -172,7 +173,7 @@ class ClusterWords:
         former = None if self.shared is None else self.shared.former
         if former is None or self.shared is None or former[:2] == self.shared.mine[:2]:
             return ""
-        return f"the service on {former.host} (process {former.process})"
+        return str(former)
 
     def journal_elsewhere(self) -> str:
         """Say that executions of the service before this one are in another journal; "": they are not."""
@@ -214,7 +215,7 @@ class ClusterWords:
             return
         await self.keep_switch(switch, self.turns, now_ms)
 
-    async def _adopt(self, words: Words, now_ms: int) -> None:
+    async def _adopt(self, words: Words, now_ms: int, writer: WordsDriver | None) -> None:
         """Let the words be those of the cluster, but for a later kill switch that it does not have yet.
 
         What other services did, as far as the words tell it, becomes a part of this host's history.
@@ -233,7 +234,7 @@ class ClusterWords:
             before = replace(before, proposals=(*ended, *before.proposals))
             if before.switch is not None and before.switch.unsent:
                 before = replace(before, switch=theirs.switch)  # The cluster never had what this host has.
-            events = told_words(self.name, before, theirs, now_ms)
+            events = told_words(self.name, before, theirs, now_ms, str(writer or ""))
             await self.records.read(lambda store: store.replace_words(self.name, words, events))
         except StoreFailed:
             return  # `records.trouble` says it, and nothing begins until the store can be written.

@@ -1,11 +1,11 @@
-"""`shunter execute` and `executor`: carry out a plan, and run an executor in the foreground."""
+"""`shunter execute`: carry out a plan, with an executor in the foreground."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,7 +23,7 @@ from shunter.cli.execution.display import Display, say_json, told_view
 from shunter.cli.execution.displays import make_display
 from shunter.cli.execution.options import PLAN, carrying_options, driver_options, execution_options
 from shunter.cli.execution.plan import show_dry_run
-from shunter.cli.leaving import leave_with, run
+from shunter.cli.leaving import leave_with
 from shunter.cli.outlet import goes_on_without_output
 from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
@@ -35,7 +35,6 @@ from shunter.model.notice import Notice
 
 if TYPE_CHECKING:
     from shunter.core.executor.ready import PlanReply
-    from shunter.views.execution import ExecutionView
 
 
 class Carrying(NamedTuple):
@@ -54,8 +53,8 @@ class Carrying(NamedTuple):
 def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: Any) -> None:
     """Carry out PLAN (Kafka's reassignment JSON) on any cluster, under a journal.
 
-    The executor does it from here, step by step, under whatever controller the cluster has. If an executor drives the
-    cluster's journal already (`shunter executor`), it gets the plan. A partition whose replicas are null or empty in the
+    The executor does it from here, step by step, under whatever controller the cluster has. If a process drives the
+    cluster's journal already (`shunter serve`), it gets the plan. A partition whose replicas are null or empty in the
     plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends.
 
     \b
@@ -135,30 +134,18 @@ async def run_session(
     work: SessionStart,
     *,
     as_json: bool,
-    forever: bool = False,
-    counted: Callable[[ExecutionView], None] | None = None,
 ) -> int:
     """Drive an execution in the foreground: show it, ask at the first ctrl-C, leave at the second."""
     goes_on_without_output()
     leave = asyncio.Event()
     with make_display(as_json=as_json) as display:
-
-        def seen(view: ExecutionView) -> None:
-            display.view(view)
-            if counted is not None:
-                counted(view)
-
-        urgent = work.command is not None
-        async with open_session(target, display.notice, forever=forever, urgent=urgent) as session:
-            interruption = Interruption(
-                session, display, leave, asks=not forever and not as_json and sys.stdin.isatty()
-            )
+        async with open_session(target, display.notice, urgent=work.command is not None) as session:
+            interruption = Interruption(session, display, leave, asks=not as_json and sys.stdin.isatty())
             interruption.install()
             asking = asyncio.create_task(_tell_throttled(session, work, display))
             try:
-                ended = await drive(
-                    session, work, on_view=seen, on_plan=partial(show_taken, display), leave=leave, forever=forever
-                )
+                taken = partial(show_taken, display)
+                ended = await drive(session, work, on_view=display.view, on_plan=taken, leave=leave)
             finally:
                 asking.cancel()
                 interruption.remove()
@@ -252,37 +239,6 @@ class Interruption:
             self._loop.remove_reader(sys.stdin.fileno())
 
 
-@click.command()
-@driver_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-@click.option(
-    "--metrics-port",
-    type=click.IntRange(1, 65_535),
-    metavar="PORT",
-    help="Serve metrics for Prometheus at http://127.0.0.1:PORT/metrics.  [default: none]",
-)
-def executor(target: Target, *, as_json: bool, metrics_port: int | None) -> None:
-    """Run an executor that stays: it carries out the plans and orders that other shells give it.
-
-    It drives the cluster's journal until SIGTERM or ctrl-C. The next executor (`shunter resume`) continues the moves
-    that are under way then.
-
-    \b
-    Example:
-      shunter executor --bootstrap-server kafka1:9092 --metrics-port 9465
-    """  # noqa: D301 - click's own mark for a block that is not to be wrapped
-    run(_drive_for_ever(target, metrics_port, as_json=as_json))
-
-
-async def _drive_for_ever(target: Target, metrics_port: int | None, *, as_json: bool) -> int:
-    if metrics_port is None:
-        return await run_session(target, SessionStart(), as_json=as_json, forever=True)
-    from shunter.app.executor.metrics import metrics_served  # noqa: PLC0415 - not loaded where no metrics are served
-
-    async with metrics_served(metrics_port) as counted:
-        return await run_session(target, SessionStart(), as_json=as_json, forever=True, counted=counted)
-
-
 def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
     """Print the answer of the executor that drives the journal; returns the exit status."""
     if as_json:
@@ -308,7 +264,6 @@ __all__ = [
     "Interruption",
     "carry_out",
     "execute",
-    "executor",
     "require_consent",
     "run_session",
     "show_taken",

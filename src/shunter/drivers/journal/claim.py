@@ -387,7 +387,7 @@ def _claimant(member: Member) -> Claimant | None:
         return Claimant(**orjson.loads(member.told))
     except (orjson.JSONDecodeError, TypeError):
         named = member.client_id.split("|")
-    if len(named) != len(Claimant.__slots__) - 1 or not named[3].isdigit():
+    if len(named) != 4 or not named[3].isdigit():  # As `_client_id` makes it.
         return None
     return Claimant(named[1], named[2], int(named[3]), 0, "")
 

@@ -20,9 +20,13 @@ class Claimant:
     process: int
     since_ms: int
     journal: str
+    address: str = ""
+    """Where its service is reached, if it is one that says so."""
 
     def __str__(self) -> str:
         who = f"{self.user} on {self.host}, process {self.process}"
+        if self.address:
+            who = f"{self.address} of {self.host} ({self.user}, process {self.process})"
         if not self.journal:
             return who
         since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since_ms / 1000))
@@ -37,9 +41,9 @@ def this_user() -> str:
         return f"user {os.getuid()}"
 
 
-def this_claimant(journal: str) -> Claimant:
+def this_claimant(journal: str, address: str = "") -> Claimant:
     """Describe this process."""
-    return Claimant(this_user(), socket.gethostname(), os.getpid(), int(time.time() * 1000), journal)
+    return Claimant(this_user(), socket.gethostname(), os.getpid(), int(time.time() * 1000), journal, address)
 
 
 class ClusterClaimed(DriverError):

@@ -134,11 +134,12 @@ class LeasedJournal(Protocol):
 
 
 class Presence(NamedTuple):
-    """The host and the number of a process; `alive` returns whether a process of the same host runs."""
+    """A process: host, number, address of its service; `alive` returns whether a process of the same host runs."""
 
     host: str
     process: int
     alive: Callable[[int], bool]
+    address: str = ""
 
     def lapsed(self, holder: LeaseHolder, now_ms: int) -> bool:
         """Whether the holder's lease does not count: it has expired, or its process was of this host and has ended."""
@@ -150,12 +151,12 @@ class Presence(NamedTuple):
 
     def lease(self, owner: str, now_ms: int) -> LeaseHolder:
         """Return the lease that this process would take now."""
-        return LeaseHolder(owner, self.host, self.process, now_ms + LEASE_MS)
+        return LeaseHolder(owner, self.host, self.process, now_ms + LEASE_MS, self.address)
 
 
-def this_process() -> Presence:
-    """Return the presence of this process."""
-    return Presence(socket.gethostname(), os.getpid(), _alive)
+def this_process(address: str = "") -> Presence:
+    """Return the presence of this process; `address`: where its service is reached."""
+    return Presence(socket.gethostname(), os.getpid(), _alive, address)
 
 
 def _alive(process: int) -> bool:

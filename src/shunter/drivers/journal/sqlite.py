@@ -2,7 +2,7 @@
 
 Beside the file is a copy of the entries as lines of text (`journal_copy`), in case the file itself can't be read.
 
-Tables: `about` (version, rebuilt), `entries` (sequence, body, checksum), `lease` (the executor that drives it),
+Tables: `about` (version, rebuilt, address of the driver), `entries` (sequence, body, checksum), `lease` (the executor that drives it),
 `orders` (other shells' orders to that executor). SQLite's own checksums end a torn write at the last whole transaction.
 A damaged file is refused; the error has the entries that can still be read.
 """
@@ -202,8 +202,9 @@ class SqliteJournal:
             holder = self._holder()
             if holder is not None and holder.owner != self.owner and not self._presence.lapsed(holder, now_ms):
                 raise JournalHeld(str(self.path), holder)
-            lease = self._presence.lease(self.owner, now_ms)
+            *lease, address = self._presence.lease(self.owner, now_ms)
             self._connection.execute("INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?)", lease)
+            self._connection.execute("INSERT OR REPLACE INTO about VALUES ('address', ?)", (address,))
         rows = self._rows()
         self._last_sequence = rows[-1].sequence if rows else 0
         if self._copy is not None:
@@ -300,8 +301,12 @@ class SqliteJournal:
             return self._holder()
 
     def _holder(self) -> LeaseHolder | None:
-        row = self._connection.execute("SELECT owner, host, process, expires_at_ms FROM lease").fetchone()
-        return None if row is None else LeaseHolder(str(row[0]), str(row[1]), int(row[2]), int(row[3]))
+        address = "(SELECT value FROM about WHERE name = 'address')"
+        asked = f"SELECT owner, host, process, expires_at_ms, {address} FROM lease"  # noqa: S608 - no value from outside
+        row = self._connection.execute(asked).fetchone()
+        if row is None:
+            return None
+        return LeaseHolder(str(row[0]), str(row[1]), int(row[2]), int(row[3]), str(row[4] or ""))
 
     def order(self, kind: str, document: object, now_ms: int) -> int:
         """Send an order to the executor that drives the journal; return the order's number."""

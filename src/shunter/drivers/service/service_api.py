@@ -35,13 +35,15 @@ def call_service(server: ServiceServer, method: str, path: str, body: object = N
     Raises:
         OrderRefused: the service refuses; the message is the service's.
         DriverError: the server does not answer, refuses the token, or is not a service of Shunter; or this can't be sent.
-        SettingsError: the URL is malformed, or others on the network could read the token.
+        SettingsError: the URL or the key is malformed, or others on the network could read the token.
         FormatError: the token file or the CA file can't be read.
     """
     at = server.address
     if isinstance(at, str) and not is_http_url(at):
         raise SettingsError(f"--service {at}: http://HOST:PORT or https://HOST:PORT is wanted")
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
+    if not key.isascii() or not key.isprintable():
+        raise SettingsError(f"--key {key!r}: a key has printable ASCII alone: choose another")
     if key:
         headers["Idempotency-Key"] = key
     if server.token_file is not None:

@@ -31,6 +31,7 @@ from shunter.formats.service_records import (
 from shunter.model.keeper import Memory
 from shunter.model.service import (
     OPEN,
+    EventSearch,
     HistoryEvent,
     IntentKind,
     KeptIntent,
@@ -354,26 +355,18 @@ class ServiceStore:
             ).fetchall()
         return tuple(decode_proposal(str(body), str(self.path), changes or "[]") for body, changes in rows)
 
-    def events(
-        self, cluster: str, since_ms: int, until_ms: int | None, most: int, before: int | None = None
-    ) -> tuple[HistoryEvent, ...]:
-        """Return the latest `most` events that overlap [since_ms, until_ms), by their end, the oldest first.
-
-        Args:
-            cluster: Its name; "": all clusters.
-            since_ms: They ended at this moment or later.
-            until_ms: They began before this moment; None: up to now.
-            most: The most events.
-            before: Only events before the one with this number, as the page before needs them; None: all.
-        """
+    def events(self, search: EventSearch) -> tuple[HistoryEvent, ...]:
+        """Return the events that a search finds, by their end, the oldest first."""
+        cluster, since_ms, until_ms, most, before, kind, who = search
         with self._guarded():
             rows = self._connection.execute(
                 "SELECT number, cluster, at_ms, kind, text, subject, who, cause, until_ms, facts FROM events "
                 "WHERE COALESCE(until_ms, at_ms) >= ? AND at_ms < ? AND (? = '' OR cluster IN (?, '')) "
+                "AND ? IN ('', kind) AND ? IN ('', who) "
                 "AND (? IS NULL OR (COALESCE(until_ms, at_ms), number) < "
                 "(SELECT COALESCE(until_ms, at_ms), number FROM events WHERE number = ?)) "
                 "ORDER BY COALESCE(until_ms, at_ms) DESC, number DESC LIMIT ?",
-                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, before, before, most),
+                (since_ms, 2**62 if until_ms is None else until_ms, cluster, cluster, kind, who, before, before, most),
             ).fetchall()
         return tuple(_event(row) for row in reversed(rows))
 

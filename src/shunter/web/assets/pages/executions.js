@@ -11,10 +11,10 @@ const Counts = ({ counts }) => html`<span class="chips">${Object.entries(counts)
 
 const COLUMNS = [
   { label: "Execution", kind: "number", value: (each) => each.number, show: (each) => html`<button type="button" class="link" onClick=${() => show({ past: "", execution: each.number })}>${each.number}</button>` },
+  { label: "Outcome", value: (each) => JSON.stringify(each.counts), show: (each) => html`<${Counts} counts=${each.counts} />` },
   { label: "Began", value: (each) => each.began_at_ms, show: (each) => html`<${Moment} at=${each.began_at_ms} />` },
   { label: "Took", kind: "number", value: took, show: (each) => (took(each) === null ? "goes on" : duration(took(each))) },
   { label: "Moves", kind: "number", value: (each) => all(each.counts), show: (each) => number(all(each.counts)) },
-  { label: "Outcome", value: (each) => JSON.stringify(each.counts), show: (each) => html`<${Counts} counts=${each.counts} />` },
   { label: "Copied", kind: "number", value: (each) => each.copied_bytes, show: (each) => bytes(each.copied_bytes) },
   { label: "Plan", value: (each) => each.plans.join(), show: (each) => each.plans.join(", ") },
   { label: "Stopped or rolled back by", value: (each) => each.turned.join(), show: (each) => each.turned.join("; ") },

@@ -101,30 +101,37 @@ const Event = memo(({ event, chosen, fleet }) => {
   const facts = Object.entries(event.facts || {});
   return html`<li id="event-${event.number}" class=${chosen ? "chosen" : ""}><div class="when"><${Moment} at=${end(event)} />${event.until_ms ? html`<small>since <${Moment} at=${event.at_ms} />, ${duration(event.until_ms - event.at_ms)}</small>` : ""}</div>
     <div class="what"><div><button type="button" class="kind" onClick=${() => show({ kind: event.kind })}>${words(event.kind)}</button>${fleet && event.cluster ? html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/timeline">${event.cluster}</${Link}>` : ""}
-      ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}><${Name} name=${event.subject} /></button>`}${event.who && html` <span class="dim">by ${event.who}</span>`}</div>
+      ${event.subject && html` <button type="button" class="subject" title="Only events about this" onClick=${() => show({ about: event.subject })}><${Name} name=${event.subject} /></button>`}${event.who && html` <button type="button" class="subject" title="Only what ${event.who} did" onClick=${() => show({ who: event.who })}>by ${event.who}</button>`}</div>
       <p><${Said} text=${event.text} />${CARRIED_OUT.has(event.kind) && html` <${Link} to="/clusters/${encodeURIComponent(event.cluster)}/moves?plan=${encodeURIComponent(event.subject)}">Its moves</${Link}>`}</p>${event.cause && html`<p class="dim">Because: <${Said} text=${event.cause} /></p>`}
       ${facts.length > 0 && html`<details open=${chosen}><summary>Facts</summary><dl class="facts">${facts.map(([label, value]) => html`<dt>${words(label)}</dt><dd>${typeof value === "object" ? JSON.stringify(value) : String(value)}</dd>`)}</dl></details>`}</div></li>`;
 });
+
+// One choice of what the events have; the service leaves out the others.
+function Only({ label, field, value, all, told = (each) => each }) {
+  const choices = [...new Set([value, ...all])].filter(Boolean).sort();
+  return html`<label>${label} <select value=${value} onChange=${(event) => show({ [field]: event.target.value })}><option value="">all</option>${choices.map((each) => html`<option value=${each}>${told(each)}</option>`)}</select></label>`;
+}
 
 export function Timeline({ name }) {
   const query = useWatched(place).searchParams;
   const opened = useRef(Date.now());
   const range = [Number(query.get("from")) || opened.current - 24 * HOUR, Number(query.get("to")) || opened.current + 0.02 * 24 * HOUR];
   const kind = query.get("kind") || "";
+  const who = query.get("who") || "";
   const about = query.get("about") || "";
   const [chosen, setChosen] = useState(null);
   const step = Math.max(60_000, 10 ** Math.floor(Math.log10(range[1] - range[0])));
   const since = Math.max(0, Math.floor((range[0] - (range[1] - range[0]) / 2) / step) * step);
   const until = Math.ceil((range[1] + (range[1] - range[0]) / 2) / step) * step;
-  const view = useView(`${name ? `/clusters/${encodeURIComponent(name)}` : ""}/timeline?since_ms=${since}&until_ms=${until}&most=${MOST}`, name);
+  const view = useView(`${name ? `/clusters/${encodeURIComponent(name)}` : ""}/timeline?${new URLSearchParams({ since_ms: since, until_ms: until, most: MOST, kind, who })}`, name);
   const onRange = (from, to) => show({ from: Math.round(from), to: Math.round(to) });
   const pick = (number) => { setChosen(number); document.getElementById(`event-${number}`)?.scrollIntoView({ block: "nearest", behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" }); };
   return html`<div class="title"><h1>${name ? "Timeline" : "What happened in the fleet"}</h1><span class="spring"></span><${Zoom} range=${range} onRange=${onRange} /></div>
     <${Shown} view=${view} what="the timeline">${({ events, more, host, host_since_ms: since_host }) => {
-      const fits = (each) => (!kind || each.kind === kind) && (!about || each.subject === about);
-      const shown = events.filter(fits);
+      const shown = events.filter((each) => !about || each.subject === about);
       const listed = shown.filter((each) => end(each) >= range[0] && each.at_ms <= range[1]).sort(newest);
-      return html`${(kind || about) && html`<p class="filters">Only ${kind && html`<span class="chip">${words(kind)}</span>`} ${about && html`<span class="chip">${about}</span>`} <button type="button" class="quiet" onClick=${() => show({ kind: "", about: "" })}>Show everything</button></p>`}
+      return html`<div class="head filters"><${Only} label="Kind" field="kind" value=${kind} all=${events.map((each) => each.kind)} told=${words} /><${Only} label="Person" field="who" value=${who} all=${events.map((each) => each.who)} />
+          ${about && html`<span class="chip">${about}</span>`}${(kind || who || about) && html`<button type="button" class="quiet" onClick=${() => show({ kind: "", who: "", about: "" })}>Show everything</button>`}</div>
         ${more && html`<p class="banner">There are more than ${number(events.length)} events: zoom in to see the earlier ones.</p>`}
         ${shown.length > 0 && html`<section class="panel"><${Lanes} events=${shown} range=${range} onRange=${onRange} onPick=${pick} chosen=${chosen} /><p class="dim">Drag to zoom; click an event to find it in the list.</p></section>`}
         ${listed.length ? html`<ol class="events panel">${listed.slice(0, LISTED).map((each) => html`<${Event} key=${each.number} event=${each} chosen=${each.number === chosen} fleet=${!name} />`)}</ol>
