@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from shunter.app.executor.session import Target
+from shunter.app.executor import session as sessions
+from shunter.app.executor.session import Session, Target
 from shunter.app.executor.ways_out import ways_out
 from shunter.app.service import driving
-from shunter.app.service.driving import Driving
+from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, PlanReply
+from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
 from shunter.model.notice import Notice
-from shunter.views.execution import ExecutionView, MoveRow
+from shunter.views.execution import ExecutionView, MoveRow, view_from_json
 
 TOPIC = ways_out(Target("k1:9092", journal_topic="_shunter"))
 STUCK = "it can't end; `shunter rollback` or `shunter stop` ends it; `shunter stop --leave` ends it as it is"
@@ -58,31 +64,51 @@ def test_the_journal_is_named_as_the_service_has_it() -> None:
     assert ways_out(Target("k:1")).told(leaves) == "`shunter stop --leave --bootstrap-server k:1` ends it"
 
 
-async def test_all_that_an_executor_says_goes_this_way(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_that_an_executor_says_goes_this_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Found by hand: under the kill switch `shunter status` advised a `shunter resume` that the service refuses."""
+
     async def submitted(*_: object) -> PlanReply:
         return PlanReply(STUCK)
 
     async def commanded(_command: Command) -> CommandReply:
         return CommandReply(accepted=True, text=STUCK)
 
-    session: Any = SimpleNamespace(view=lambda: VIEW, command=commanded, driver=SimpleNamespace(submit=submitted))
-    executor = Driving(session, TOPIC)
-    views: list[ExecutionView] = []
+    driver: Any = SimpleNamespace(submit=submitted, command=commanded, clock=SystemClock())
+    nobody: Any = None
+    session = Session(nobody, nobody, Executor(), driver, tmp_path / "view")
+
+    @contextlib.asynccontextmanager
+    async def opened(*_: object, **_rest: object) -> AsyncIterator[Session]:
+        yield session
 
     async def driven(_session: object, _start: object, *, on_view: Any, **_rest: object) -> Any:
-        on_view(VIEW)
+        async with asyncio.timeout(30):
+            with contextlib.suppress(Seen):
+                await session.publish(on_view)
         return SimpleNamespace(finish=SimpleNamespace(fatal=str(ClusterClaimed("ben", lost=True))))
 
+    class Seen(Exception):
+        pass
+
+    def replaced(path: Path, text: bytes) -> None:
+        path.write_bytes(text)
+        raise Seen
+
+    monkeypatch.setattr(driving, "open_session", opened)
     monkeypatch.setattr(driving, "drive", driven)
-    why = await executor.run(views.append, None)  # type: ignore[arg-type]
+    monkeypatch.setattr(sessions, "view_execution", lambda *_: VIEW)
+    monkeypatch.setattr(sessions, "_replace", replaced)
+    views: list[ExecutionView] = []
+    async with driving.seat_of(Target("k1:9092", journal_topic="_shunter"))(lambda _notice: None) as executor:
+        why = await executor.run(views.append, None)  # type: ignore[arg-type]
+        views.append(executor.view())
+        assert (await executor.command(Command(CommandKind.STOP))).text == TYPED
+        assert (await executor.submit("p", (), ExecutionOptions())).error == TYPED
     assert "--take-over-cluster" not in why
-    for view in (*views, executor.view()):
-        assert (view.held, view.moves[0].stuck) == (
-            "paused until `shunter resume --bootstrap-server k1:9092 --journal-topic _shunter`",
-            TYPED,
-        )
-    assert (await executor.command(Command(CommandKind.STOP))).text == TYPED
-    assert (await executor.submit("p", (), ExecutionOptions())).error == TYPED
+    of_other_shells = view_from_json(json.loads((tmp_path / "view").read_bytes()))
+    assert of_other_shells is not None
+    for view in (*views, of_other_shells):
+        assert (view.held, view.moves[0].stuck) == ("paused until `shunter resume --service SERVICE`", TYPED)
     heard: list[Notice] = []
     TOPIC.notices(heard.append)(Notice("stuck", "t-0", STUCK))
     assert heard == [Notice("stuck", "t-0", TYPED)]

@@ -138,12 +138,14 @@ class Session:
     view_path: Path
     bootstrap: str = ""
     """The bootstrap servers as given; a shell that gives the same finds this executor without asking the cluster."""
+    in_words: Callable[[ExecutionView], ExecutionView] = lambda view: view
+    """Tells a view in the words of the program that drives, also to other shells."""
 
     def view(self) -> ExecutionView:
         """The view of the execution now."""
         core = self.core
         now_ms = self.driver.clock.now_ms()
-        return view_execution(core.state, core.meter, core.state.limit, now_ms, core.book.lower_in_force)
+        return self.in_words(view_execution(core.state, core.meter, core.state.limit, now_ms, core.book.lower_in_force))
 
     async def command(self, command: Command) -> CommandReply:
         """Hand in an order; answered once it is durable."""

@@ -14,12 +14,14 @@ from shunter.views.execution import ExecutionView
 _VERB = re.compile(r"`(shunter (?!withdraw )(?![^`]*--service)[^`]+)`")
 """Verbs that speak to the driver, not to a service."""
 _PHRASES = (
+    ("until `shunter resume`", "until `shunter resume --service SERVICE`"),
     ("`shunter throttles clear`", "`shunter throttles clear --service SERVICE`"),
     (", or if it is dead say --take-over-cluster", "; if it is dead, this service takes over by itself"),
     (", or say --take-over-cluster to go on without a claim", "; this service tries again by itself"),
     ("; or `--take-over-cluster` takes the journal from it", ""),
 )
-"""A service has no flag `--take-over-cluster`: it tries again, and a claim ends with its process."""
+"""A service has no flag `--take-over-cluster`: it tries again, and a claim ends with its process. Its kill switch refuses
+a `shunter resume` that speaks to the driver."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ class Driving:
 
     def view(self) -> ExecutionView:
         """The view of the execution now."""
-        return self.ways.view(self.session.view())
+        return self.session.view()
 
     def in_sync(self) -> Mapping[str, tuple[int, ...]]:
         """In-sync replicas of partitions with moves, by partition's name."""
@@ -126,11 +126,7 @@ class Driving:
 
     async def run(self, on_view: Callable[[ExecutionView], None], gate: OrderGate) -> str:
         """Drive until the executor ends; returns why it ended. `gate`: judges orders of other shells."""
-
-        def viewed(view: ExecutionView) -> None:
-            on_view(self.ways.view(view))
-
-        ended = await drive(self.session, SessionStart(), on_view=viewed, forever=True, gate=gate)
+        ended = await drive(self.session, SessionStart(), on_view=on_view, forever=True, gate=gate)
         fatal = None if ended.finish is None else ended.finish.fatal
         return self.ways.told(fatal or "the executor ended")
 
@@ -155,6 +151,7 @@ def seat_of(target: Target) -> Seat:
     async def take(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
         ways = ways_out(target)
         async with open_session(target, ways.notices(listener), forever=True) as session:
+            session.in_words = ways.view
             yield Driving(session, ways)
 
     return take
