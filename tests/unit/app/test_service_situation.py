@@ -62,6 +62,23 @@ def test_no_order_is_done_at_a_standby(tmp_path: Path) -> None:
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+def test_throttles_that_a_move_of_others_may_need_are_not_left_behind(tmp_path: Path) -> None:
+    """Found by hand: those of a running `kafka-reassign-partitions --throttle` were to be removed, by a dead button."""
+    yard = Yard(Clock(), throttles=3, others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        for left in (0, 3):
+            await life.look()
+            observation = life.keeper.known.observation
+            assert observation is not None
+            assert (len(life.published.page("yard").throttles_left), observation.throttles_left) == (left, left)
+            assert (OrderKind.CLEAR_THROTTLES in stands(life).orders) == (left > 0)
+            yard.others.clear()
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path) -> None:
     yard = Yard(Clock(), brokers=(1, 2, 3))
 
