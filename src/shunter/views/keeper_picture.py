@@ -437,7 +437,7 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
             direction=row.direction,
             original=row.original,
             replicas=row.current,
-            isr=isr.get(row.partition, ()),
+            isr=isr.get(row.partition, ()) if row.state in OPEN_STATES else (),
             target=row.target,
             step=row.step,
             steps=row.steps,

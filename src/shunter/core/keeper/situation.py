@@ -327,17 +327,20 @@ def _driving(facts: ClusterFacts) -> str:
     if execution is not None and execution.open:
         verb = "is" if execution.open == 1 else "are"
         opened = f"{counted(execution.open, 'move')} of {_purpose(facts)} {verb}"
+        if execution.silent_since_ms is not None:
+            by = "" if paused is None else f", and {paused.who} paused the cluster as a whole"
+            when = told_time(execution.silent_since_ms)
+            return f"{opened} open{by}; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
         if execution.paused == execution.open:
             by = "" if paused is None else f" by {paused.who}"
             if execution.copying:
-                goes_on = counted(execution.copying, "copy under way ends", "copies under way end")
-                return f"no step begins: {opened} paused{by}; {goes_on} by themselves, slowly"
+                goes_on = counted(
+                    execution.copying, "copy under way ends by itself", "copies under way end by themselves"
+                )
+                return f"no step begins: {opened} paused{by}; {goes_on}, slowly"
             return f"nothing moves: {opened} paused{by}"
         if paused is not None:
             return f"{opened} being paused by {paused.who}"
-        if execution.silent_since_ms is not None:
-            when = told_time(execution.silent_since_ms)
-            return f"{opened} open; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
         some = f", {execution.paused:,} of them paused" if execution.paused else ""
         does = "rolls back" if execution.back == execution.open else "carries out"
         return f"this service {does} {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"

@@ -239,6 +239,8 @@ class TestWhatIsTold:
         assert copying.doing == (
             "no step begins: 11 moves of a plan that was handed in are paused; 5 copies under way end by themselves, slowly"
         )
+        one = situation(replace(LAB, execution=OpenExecution(11, paused=11, copying=1))).doing
+        assert one.endswith("1 copy under way ends by itself, slowly")
         back = situation(replace(LAB, execution=OpenExecution(3, back=3)))
         assert back.doing == "this service rolls back a plan that was handed in: 3 moves open"
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
@@ -264,6 +266,8 @@ class TestWhatIsTold:
             silent = facts.execution is not None and facts.execution.silent_since_ms is not None
             if silent or (facts.role is ServiceRole.IDLE and facts.reach is not Reach.ANSWERS):
                 assert "go on" not in stands.doing, facts
+                assert "being paused" not in stands.doing, facts
+                assert not silent or "what steps under way do since then is not known" in stands.doing, facts
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
