@@ -66,6 +66,8 @@ class ClusterSituation:
     """Orders that would be carried out now, and that change something."""
     why_not: str
     """Why other orders would be refused; "": there is nothing that they would change."""
+    refusals: dict[str, str]
+    """By an order's name: why it can't be given now, if that is another reason."""
     unserved: str
     """Why the service can't do its work for this cluster; "": it can, or another process does."""
 
@@ -82,6 +84,8 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         moves_at_ms = facts.unanswered_since_ms
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
+    why_not = "" if refused is None else refused[1]
+    closed = {kind: (_why_closed(kind, facts, whole=False), _why_closed(kind, facts, whole=True)) for kind in OrderKind}
     return ClusterSituation(
         severity=severity,
         headline=headline,
@@ -94,8 +98,13 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         observed_at_ms=observed_at_ms,
         moves=moves,
         moves_at_ms=moves_at_ms,
-        orders=tuple(kind for kind in OrderKind if any(_is_open(kind, facts, whole=whole) for whole in (False, True))),
-        why_not="" if refused is None else refused[1],
+        orders=tuple(kind for kind, why in closed.items() if None in why),
+        why_not=why_not,
+        refusals={
+            kind.value: named or whole
+            for kind, (named, whole) in closed.items()
+            if named is not None and whole is not None and (named or whole) not in ("", why_not)
+        },
         unserved=_unserved(facts),
     )
 
@@ -416,9 +425,17 @@ _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK
 _WITHOUT_WORDS = (*_TURNS, OrderKind.CLEAR_THROTTLES)
 
 
-def _is_open(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
-    """Whether an order would be carried out now, and change something. `whole`: a pause or resume of the cluster."""
-    return why_refused(kind, facts, whole=whole) is None and _changes(kind, facts, whole=whole)
+def _why_closed(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> str | None:
+    """Why an order can't be given now; "": it would change nothing; None: it can. `whole`: a pause or resume of all."""
+    refused = why_refused(kind, facts, whole=whole)
+    if refused is not None:
+        return refused[1]
+    turns_all = whole and kind in (OrderKind.PAUSE, OrderKind.RESUME)
+    if facts.store_trouble and not (turns_all and kind is OrderKind.PAUSE):
+        return facts.store_trouble
+    if not facts.words.known and not turns_all:
+        return f"people's words about {facts.name} can't be kept now: {_why_unread(facts)}"
+    return None if _changes(kind, facts, whole=whole) else ""
 
 
 def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) -> tuple[Refusal, str] | None:
@@ -484,13 +501,11 @@ def _not_resumed(facts: ClusterFacts) -> tuple[Refusal, str] | None:
 
 
 def _changes(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
-    """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
+    """Whether an order that is not refused would change anything."""
     if whole and kind is OrderKind.PAUSE:
         return facts.paused is None
     if whole and kind is OrderKind.RESUME:
-        return not facts.store_trouble
-    if facts.store_trouble or not facts.words.known:
-        return False
+        return True
     execution = facts.execution
     opened, paused = (0, 0) if execution is None else (execution.open, execution.paused)
     states = {each.state for each in facts.proposals}

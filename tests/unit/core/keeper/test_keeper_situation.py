@@ -141,6 +141,18 @@ class TestEveryCombination:
             if OrderKind.APPROVE in stands.orders:
                 assert any(each.state is ProposalState.WAITING for each in facts.proposals)
 
+    def test_an_order_that_is_not_offered_has_its_reason_unless_it_would_change_nothing(self) -> None:
+        """Found by hand: in an outage dead buttons said that nothing would change, with 17 moves open and a hold."""
+        for facts, stands in ALL:
+            for kind in set(OrderKind) - {*stands.orders}:
+                why = stands.refusals.get(kind.value, stands.why_not)
+                refused = why_refused(kind, facts)
+                assert why or (refused is None and facts.words.known and not facts.store_trouble), (kind, facts)
+                if kind not in (OrderKind.PAUSE, OrderKind.RESUME) and refused is not None:
+                    assert why == refused[1], (kind, facts)
+            if facts.store_trouble and facts.role is ServiceRole.DRIVES:
+                assert facts.store_trouble in stands.refusals["stop"]
+
     def test_where_words_live_is_told_and_nothing_is_taken_before_they_are_known(self) -> None:
         for facts, stands in ALL:
             said = facts.words_why != "" and facts.reach is not Reach.SILENT
