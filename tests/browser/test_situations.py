@@ -18,6 +18,7 @@ from shunter.core.keeper.cluster_facts import ClusterFacts, OpenExecution, Reach
 from shunter.core.keeper.situation import ClusterSituation, situation
 from shunter.model.keeper import Condition
 from shunter.model.service import KillSwitch, ProposalState
+from shunter.views.service import OURS
 
 NAME = "prod-eu"
 
@@ -89,6 +90,28 @@ async def test_a_cluster_that_is_away_is_grey_and_says_of_when_it_is(visited: Vi
     yard.stand(NAME, observation=None, reach=Reach.UNSEEN, role=ServiceRole.IDLE, execution=None)
     await expect(page.locator(".banner", has_text="These figures are not known")).to_be_visible()
     await expect(page.locator("dl.figures").first).not_to_contain_text(re.compile(r"\b0\b"))
+
+
+async def test_a_move_shows_its_end_and_says_in_sync_only_where_that_is_known(visited: Visited) -> None:
+    page, yard = visited.page, visited.yard
+    view = yard.published.moves(NAME)
+    common = {"original": (3, 1, 5), "target": (3, 1, 2), "isr": ()}
+    first = next(each for each in view.moves if each.whose == OURS)
+    rows = (
+        replace(first, partition="a-0", state="moving", direction="forward", replicas=(3, 1, 5, 2), **common),
+        replace(first, partition="a-1", state="moving", direction="back", replicas=(3, 1, 5, 2), **common),
+        replace(first, partition="a-2", state="done", direction="forward", replicas=(3, 1, 2), **common),
+        replace(first, partition="a-3", state="rolled-back", direction="back", replicas=(3, 1, 5), **common),
+    )
+    yard.published.show(NAME, moves=replace(view, moves=rows))
+    await visited.visit(f"/clusters/{NAME}/moves", "text=a-3")
+    told = [await row.locator(".replica").all_inner_texts() for row in await page.locator("tr:has(.replica)").all()]
+    assert [" ".join(" ".join(each).split()) for each in told] == [
+        "broker 3 assigned broker 1 assigned broker 2 assigned broker 5 will go",
+        "broker 3 assigned broker 1 assigned broker 5 assigned broker 2 will go",
+        "broker 3 assigned broker 1 assigned broker 2 assigned broker 5 was dropped",
+        "broker 3 assigned broker 1 assigned broker 5 assigned",
+    ]
 
 
 async def test_a_lifted_pause_is_no_pause(visited: Visited) -> None:

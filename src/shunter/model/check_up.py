@@ -167,6 +167,11 @@ class CheckUp:
         unknown = any(what == MOVES or what.startswith(LOG_DIRS) for what, _why in self.unread)
         return not (self.ongoing or self.copies or unknown)
 
+    @property
+    def left_behind(self) -> tuple[tuple[ThrottleKey, str], ...]:
+        """The throttles that no execution restores and no move may need, whoever set them."""
+        return self.throttles if self.at_rest else ()
+
 
 class OpenMove(NamedTuple):
     """An open move of a journal. `state`: pending, moving or paused; `direction` as the journal has it."""

@@ -166,7 +166,7 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         journal_open=len(sighting.journal.open_moves),
         external=len(external(sighting)),
         unattributed=len(sighting.check_up.ongoing) if sighting.past is None else 0,
-        throttles_left=len(sighting.check_up.throttles),
+        throttles_left=len(sighting.check_up.left_behind),
     )
 
 
@@ -192,7 +192,7 @@ def page_of(seen: SeenCluster, name: str, file: Mapping[str, Any]) -> KeptCluste
         under_min_isr=tuple(below[:MOST_NAMED]),
         offline=tuple(offline[:MOST_NAMED]),
         throttles_left=tuple(
-            f"{key.kind} {key.name}: {key.setting} = {value}" for key, value in sighting.check_up.throttles
+            f"{key.kind} {key.name}: {key.setting} = {value}" for key, value in sighting.check_up.left_behind
         ),
         rates_until_ms=None if model is None else model.until_ms,
         rates_unused="" if model is None else model.unused,
@@ -437,7 +437,7 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
             direction=row.direction,
             original=row.original,
             replicas=row.current,
-            isr=isr.get(row.partition, ()),
+            isr=isr.get(row.partition, ()) if row.state in OPEN_STATES else (),
             target=row.target,
             step=row.step,
             steps=row.steps,

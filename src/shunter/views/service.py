@@ -273,6 +273,7 @@ class MoveView:
     """One move. `whose`: `ours`, of the service's journal, whoever drives it; `external`, of another tool; or `unknown`.
 
     Fields that are not known are None or empty: of an external move, and of any move that this service does not drive.
+    Of a move that has ended, `replicas` are those that it left; who is in sync since then is not known.
     """
 
     partition: str

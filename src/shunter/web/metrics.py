@@ -143,7 +143,9 @@ class _Fleet(Collector):
         yield from self._brokers()
         yield from self._counters()
         left = GaugeMetricFamily(
-            "shunter_service_throttles_left", "Throttles that no execution restores.", labels=["cluster"]
+            "shunter_service_throttles_left",
+            "Throttles that no execution restores, while nothing is being moved.",
+            labels=["cluster"],
         )
         for cluster, page in self._pages.items():
             if _figures_are_current(page.row.situation):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from shunter.model.keeper import DEFAULTS, Condition, KeeperPolicy, Mode
 from shunter.model.service import (
     OPEN,
     EventSearch,
+    HistoryEvent,
     IntentKind,
     OrderKind,
     OrderRefused,
@@ -907,6 +909,11 @@ def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
+def _over(events: Sequence[HistoryEvent]) -> list[str]:
+    """The ends of dead brokers' conditions."""
+    return [each.text for each in events if each.kind == "condition-over" and each.subject.startswith("broker-dead")]
+
+
 def test_a_condition_of_a_broker_that_dies_is_told_to_end_by_that(tmp_path: Path) -> None:
     watched = {each: replace(DEFAULTS[each], mode=Mode.NOTIFY, minutes=1) for each in DEFAULTS}
 
@@ -923,5 +930,18 @@ def test_a_condition_of_a_broker_that_dies_is_told_to_end_by_that(tmp_path: Path
             await life.look()
             over = {event.subject: event.text for event in life.events[before:] if event.kind == "condition-over"}
             assert over["disk-band broker 1"] == "disk skew broker 1 no longer holds: broker 1 is down"
+            yard.clock.ms += 120_000
+            await life.look()
+            healed, yard.rows = [*yard.rows], [(2, 3)] * 6
+            yard.fenced, before = (1,), len(life.events)
+            await life.look()
+            assert _over(life.events[before:]) == ["broker 1 holds no replicas any more; it is still down"]
+            yard.rows, yard.fenced = healed, ()
+            for _ in range(3):
+                yard.clock.ms += 60_000
+                await life.look()
+            yard.brokers, before = (1, 2, 3), len(life.events)
+            await life.look()
+            assert _over(life.events[before:]) == ["broker 1 is up again"]
 
     asyncio.run(scenario())

@@ -14,8 +14,11 @@ from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
 from shunter.app.service.driving import not_driven
 from shunter.app.service.orders import OrderDesk
+from shunter.app.service.service import sure
 from shunter.core.keeper.cluster_facts import Age
+from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import ClusterSeverity, ClusterSituation, why_refused
+from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, StillDriver
 from shunter.drivers.journal.journals import JournalHeld
@@ -60,6 +63,54 @@ def test_no_order_is_done_at_a_standby(tmp_path: Path) -> None:
         assert life.desk.fleet_orders() == ((), f"not yard, which {THEM} drives: give the order there")
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_throttles_that_a_move_of_others_may_need_are_not_left_behind(tmp_path: Path) -> None:
+    """Found by hand: those of a running `kafka-reassign-partitions --throttle` were to be removed, by a dead button."""
+    yard = Yard(Clock(), throttles=3, others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        for left in (0, 3):
+            await life.look()
+            observation = life.keeper.known.observation
+            assert observation is not None
+            assert (len(life.published.page("yard").throttles_left), observation.throttles_left) == (left, left)
+            assert (OrderKind.CLEAR_THROTTLES in stands(life).orders) == (left > 0)
+            yard.others.clear()
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+@pytest.mark.parametrize(
+    ("error", "within_s", "looks"),
+    [
+        (DriverError("looking for topic j: the connection failed", retriable=True), 60.0, [4, 1]),
+        (DriverError("looking for topic j: the connection failed", retriable=True), 0.0, [1, 1, 1, 1]),
+        (NoBrokerAnswers("no broker answers: k1 refuses connections", retriable=True), 60.0, [1, 1, 1, 1]),
+        (DriverError("the login is refused", retriable=False), 60.0, [1, 1, 1, 1]),
+    ],
+)
+async def test_a_failed_connection_is_no_silence_before_it_has_lasted(
+    error: DriverError, within_s: float, looks: list[int]
+) -> None:
+    """Found by hand: one of five brokers died, and for 11 s a critical message said that the cluster did not answer."""
+    failures, asked = [error, error, error], 0
+
+    async def look() -> Sighting:
+        nonlocal asked
+        asked += 1
+        if failures:
+            raise failures.pop()
+        return Yard(Clock()).sight()
+
+    found, surely = [], sure(look, within_s, 0.0)
+    while sum(found) < 4 + (len(looks) == 2):
+        asked = 0
+        with contextlib.suppress(DriverError):
+            await surely()
+        found.append(asked)
+    assert found == looks
 
 
 def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path) -> None:

@@ -37,6 +37,15 @@ def test_a_rollback_flows_back() -> None:
     assert [(each.source, each.target) for each in flows(back)] == [(3, 0), (4, 1)]
 
 
+def test_of_a_move_that_has_ended_it_is_not_said_who_is_in_sync() -> None:
+    """Found by hand: moves that had ended were shown with replicas out of sync, by what was seen while they ran."""
+    rows = (row("done", "forward", (3, 4, 2)), row("moving", "forward", (0, 1, 2, 3)))
+    execution = ExecutionView(1, "c", "p", True, None, {}, 0, 0, None, None, None, None, "", 0, (), 0, 0, "", rows)
+    open_move, ended = view_moves(execution, {"t-0": (1, 2)}, (), ClusterFacts("lab", 0)).moves
+    assert (open_move.state, open_move.isr) == ("moving", (1, 2))
+    assert (ended.state, ended.replicas, ended.isr) == ("done", (3, 4, 2), ())
+
+
 def test_the_whole_has_no_end_while_a_move_is_stuck() -> None:
     going = ExecutionView(1, "c", "p", True, None, {}, 100, 50, 0.0, 18_000, 13_000, 22_000, "", 0, (), 0, 0, "", ())
     page, facts = KeptClusterView(0, FleetRow("lab", "", unseen("lab"))), ClusterFacts("lab", 0)

@@ -178,7 +178,8 @@ def condition_events(
         if Subject(Condition(each.condition), each.about) in turned.began:
             held = event("condition", _told_since(each, thought.at_ms), f"{each.condition} {each.about}".strip())
             told.append(held if each.since_ms is None else replace(held, at_ms=each.since_ms))
-    down = {held.subject.about for held in thought.memory.held if held.subject.condition is Condition.BROKER_DEAD}
+    down = {f"broker {broker}" for broker in thought.observation.brokers_down}
+    live = {f"broker {broker.id}" for broker in thought.page.brokers if broker.live}
     for since in turned.over:
         condition, about = since.subject
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
@@ -186,8 +187,14 @@ def condition_events(
             when = f"between {told_time(before.at_ms)} and {told_time(thought.at_ms)}"
             told.append(event("condition-over", f"{label} ended while this service did not observe it, {when}", name))
             continue
-        why = f": {about} is down" if about in down and condition is not Condition.BROKER_DEAD else ""
-        ended = event("condition-over", f"{label} no longer holds{why}", name)
+        over = f"{label} no longer holds"
+        if condition is Condition.BROKER_DEAD:
+            over = f"{about} is up again" if about in live else f"{about} holds no replicas any more; it is still down"
+        elif condition is Condition.LOG_DIR_FAILED:
+            over = f"{about} has no replicas on failed log dirs any more"  # Repaired, or its replicas are elsewhere.
+        elif about in down:
+            over = f"{over}: {about} is down"
+        ended = event("condition-over", over, name)
         told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
     return told
 

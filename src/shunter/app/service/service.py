@@ -45,6 +45,7 @@ from shunter.app.service.words import Clocked
 from shunter.app.state_folder import state_folder
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import Sighting
+from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.host.task_groups import run_together
 from shunter.drivers.service.controller_status import ControllersPlace
@@ -77,6 +78,8 @@ from shunter.views.service import (
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
 AGE_EVERY_S = 5.0
+UNSURE_S, LOOK_AGAIN_S = 20.0, 2.0
+"""A broker that died is still named for up to 18 s, by its session's timeout."""
 NOTHING_KNOWN = (
     "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
     "observed. Restore the file, or move it away and give those orders again"
@@ -311,7 +314,35 @@ def _looker(cluster: KeptCluster, readers: Executor) -> Callable[[], Awaitable[S
     async def look() -> Sighting:
         return await asyncio.get_running_loop().run_in_executor(readers, looker.look)
 
-    return look
+    return sure(look)
+
+
+def sure(
+    look: Callable[[], Awaitable[Sighting]], within_s: float = UNSURE_S, again_s: float = LOOK_AGAIN_S
+) -> Callable[[], Awaitable[Sighting]]:
+    """A look that looks again, because one failure may be of one broker that has just died and is still named.
+
+    A failure counts once looks have failed for `within_s`, or if no broker answers at all. Then each counts.
+    """
+    failed_s: float | None = None
+
+    async def look_again() -> Sighting:
+        nonlocal failed_s
+        while True:
+            try:
+                seen = await look()
+            except DriverError as error:
+                now_s = asyncio.get_running_loop().time()
+                failed_s = now_s if failed_s is None else failed_s
+                if isinstance(error, NoBrokerAnswers) or not error.retriable or now_s - failed_s >= within_s:
+                    failed_s = now_s - within_s
+                    raise
+            else:
+                failed_s = None
+                return seen
+            await asyncio.sleep(again_s)
+
+    return look_again
 
 
 async def take_seat(folder: Path, waiting: Callable[[str], None]) -> ServiceSeat:

@@ -8,7 +8,7 @@ from shunter.core.keeper.memory import Holding, judged, remembered, usable
 from shunter.core.keeper.proposals import Proposal, propose
 from shunter.core.keeper.sighting import Sighting, in_order
 from shunter.core.keeper.signs import signs
-from shunter.model.keeper import KeeperPolicy, Memory
+from shunter.model.keeper import Condition, KeeperPolicy, Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +16,7 @@ class Judgement:
     """The result of one look."""
 
     holding: tuple[Holding, ...]
+    """Without moves of other tools that have not stood still for long enough to be called stuck."""
     proposals: tuple[Proposal, ...]
     """The most urgent first; at most one is ready."""
     memory: Memory
@@ -42,7 +43,7 @@ def judge(sighting: Sighting, policy: KeeperPolicy, memory: Memory | None = None
     holding = judged(known, signs(seen, policy, before), now_ms, policy)
     forgotten = memory is not None and known is None and memory.cluster_id == cluster
     return Judgement(
-        holding,
+        tuple(each for each in holding if each.lasted or each.sign.subject.condition is not Condition.MOVES_STUCK),
         propose(seen, policy, holding),
         remembered(cluster, now_ms, holding),
         policy,

@@ -346,10 +346,10 @@ def under_min_isr(sighting: Sighting) -> list[TopicPartition]:
 
 
 def _left_over(sighting: Sighting) -> Iterator[Sign]:
-    seen = sighting.check_up
-    if seen.throttles and seen.at_rest:
-        told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in seen.throttles)
-        text = f"{counted(len(seen.throttles), 'throttle')} that no execution restores, and nothing is being moved ({told})"
+    left = sighting.check_up.left_behind
+    if left:
+        told = named(f"{key.kind} {key.name} {key.setting} = {value}" for key, value in left)
+        text = f"{counted(len(left), 'throttle')} that no execution restores, and nothing is being moved ({told})"
         yield Sign(
             Subject(Condition.THROTTLES_LEFT), f"{text}; `shunter throttles clear --service SERVICE` takes them away"
         )

@@ -66,6 +66,8 @@ class ClusterSituation:
     """Orders that would be carried out now, and that change something."""
     why_not: str
     """Why other orders would be refused; "": there is nothing that they would change."""
+    refusals: dict[str, str]
+    """By an order's name: why it can't be given now, if that is another reason."""
     unserved: str
     """Why the service can't do its work for this cluster; "": it can, or another process does."""
 
@@ -82,6 +84,8 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         moves_at_ms = facts.unanswered_since_ms
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
+    why_not = "" if refused is None else refused[1]
+    closed = {kind: (_why_closed(kind, facts, whole=False), _why_closed(kind, facts, whole=True)) for kind in OrderKind}
     return ClusterSituation(
         severity=severity,
         headline=headline,
@@ -94,8 +98,13 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         observed_at_ms=observed_at_ms,
         moves=moves,
         moves_at_ms=moves_at_ms,
-        orders=tuple(kind for kind in OrderKind if any(_is_open(kind, facts, whole=whole) for whole in (False, True))),
-        why_not="" if refused is None else refused[1],
+        orders=tuple(kind for kind, why in closed.items() if None in why),
+        why_not=why_not,
+        refusals={
+            kind.value: named or whole
+            for kind, (named, whole) in closed.items()
+            if named is not None and whole is not None and (named or whole) not in ("", why_not)
+        },
         unserved=_unserved(facts),
     )
 
@@ -327,17 +336,20 @@ def _driving(facts: ClusterFacts) -> str:
     if execution is not None and execution.open:
         verb = "is" if execution.open == 1 else "are"
         opened = f"{counted(execution.open, 'move')} of {_purpose(facts)} {verb}"
+        if execution.silent_since_ms is not None:
+            by = "" if paused is None else f", and {paused.who} paused the cluster as a whole"
+            when = told_time(execution.silent_since_ms)
+            return f"{opened} open{by}; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
         if execution.paused == execution.open:
             by = "" if paused is None else f" by {paused.who}"
             if execution.copying:
-                goes_on = counted(execution.copying, "copy under way ends", "copies under way end")
-                return f"no step begins: {opened} paused{by}; {goes_on} by themselves, slowly"
+                goes_on = counted(
+                    execution.copying, "copy under way ends by itself", "copies under way end by themselves"
+                )
+                return f"no step begins: {opened} paused{by}; {goes_on}, slowly"
             return f"nothing moves: {opened} paused{by}"
         if paused is not None:
             return f"{opened} being paused by {paused.who}"
-        if execution.silent_since_ms is not None:
-            when = told_time(execution.silent_since_ms)
-            return f"{opened} open; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
         some = f", {execution.paused:,} of them paused" if execution.paused else ""
         does = "rolls back" if execution.back == execution.open else "carries out"
         return f"this service {does} {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
@@ -413,9 +425,17 @@ _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK
 _WITHOUT_WORDS = (*_TURNS, OrderKind.CLEAR_THROTTLES)
 
 
-def _is_open(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
-    """Whether an order would be carried out now, and change something. `whole`: a pause or resume of the cluster."""
-    return why_refused(kind, facts, whole=whole) is None and _changes(kind, facts, whole=whole)
+def _why_closed(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> str | None:
+    """Why an order can't be given now; "": it would change nothing; None: it can. `whole`: a pause or resume of all."""
+    refused = why_refused(kind, facts, whole=whole)
+    if refused is not None:
+        return refused[1]
+    turns_all = whole and kind in (OrderKind.PAUSE, OrderKind.RESUME)
+    if facts.store_trouble and not (turns_all and kind is OrderKind.PAUSE):
+        return facts.store_trouble
+    if not facts.words.known and not turns_all:
+        return f"people's words about {facts.name} can't be kept now: {_why_unread(facts)}"
+    return None if _changes(kind, facts, whole=whole) else ""
 
 
 def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) -> tuple[Refusal, str] | None:
@@ -481,13 +501,11 @@ def _not_resumed(facts: ClusterFacts) -> tuple[Refusal, str] | None:
 
 
 def _changes(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> bool:
-    """Whether an order that is not refused would change anything. If it can't be kept durably, it may be refused."""
+    """Whether an order that is not refused would change anything."""
     if whole and kind is OrderKind.PAUSE:
         return facts.paused is None
     if whole and kind is OrderKind.RESUME:
-        return not facts.store_trouble
-    if facts.store_trouble or not facts.words.known:
-        return False
+        return True
     execution = facts.execution
     opened, paused = (0, 0) if execution is None else (execution.open, execution.paused)
     states = {each.state for each in facts.proposals}

@@ -12,7 +12,8 @@ export const Headline = ({ situation: { severity, headline } }) => html`<${Chip}
 
 // Whether an order would be carried out now: the properties of its button. `partly`: some moves may still refuse it.
 export function taken(verb, situation, who, role = "operate") {
-  const { orders, why_not: why } = situation ?? { orders: [], why_not: "How the cluster stands is being read." };
+  const { orders, refusals = {}, why_not: common } = situation ?? { orders: [], why_not: "How the cluster stands is being read." };
+  const why = refusals[verb] ?? common;
   if (!may(who, role)) return { disabled: true, why: role === "operate" ? "You may only look." : `This needs the role ${role}.` };
   return orders.includes(verb) ? { disabled: false } : { disabled: true, why: why || "There is nothing that this would change now." };
 }

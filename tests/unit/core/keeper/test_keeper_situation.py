@@ -141,6 +141,18 @@ class TestEveryCombination:
             if OrderKind.APPROVE in stands.orders:
                 assert any(each.state is ProposalState.WAITING for each in facts.proposals)
 
+    def test_an_order_that_is_not_offered_has_its_reason_unless_it_would_change_nothing(self) -> None:
+        """Found by hand: in an outage dead buttons said that nothing would change, with 17 moves open and a hold."""
+        for facts, stands in ALL:
+            for kind in set(OrderKind) - {*stands.orders}:
+                why = stands.refusals.get(kind.value, stands.why_not)
+                refused = why_refused(kind, facts)
+                assert why or (refused is None and facts.words.known and not facts.store_trouble), (kind, facts)
+                if kind not in (OrderKind.PAUSE, OrderKind.RESUME) and refused is not None:
+                    assert why == refused[1], (kind, facts)
+            if facts.store_trouble and facts.role is ServiceRole.DRIVES:
+                assert facts.store_trouble in stands.refusals["stop"]
+
     def test_where_words_live_is_told_and_nothing_is_taken_before_they_are_known(self) -> None:
         for facts, stands in ALL:
             said = facts.words_why != "" and facts.reach is not Reach.SILENT
@@ -239,6 +251,8 @@ class TestWhatIsTold:
         assert copying.doing == (
             "no step begins: 11 moves of a plan that was handed in are paused; 5 copies under way end by themselves, slowly"
         )
+        one = situation(replace(LAB, execution=OpenExecution(11, paused=11, copying=1))).doing
+        assert one.endswith("1 copy under way ends by itself, slowly")
         back = situation(replace(LAB, execution=OpenExecution(3, back=3)))
         assert back.doing == "this service rolls back a plan that was handed in: 3 moves open"
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
@@ -264,6 +278,8 @@ class TestWhatIsTold:
             silent = facts.execution is not None and facts.execution.silent_since_ms is not None
             if silent or (facts.role is ServiceRole.IDLE and facts.reach is not Reach.ANSWERS):
                 assert "go on" not in stands.doing, facts
+                assert "being paused" not in stands.doing, facts
+                assert not silent or "what steps under way do since then is not known" in stands.doing, facts
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))

@@ -145,7 +145,7 @@ function Now({ name, page, who }) {
   const { doing, notes, severity } = situation;
   const open = row.moves_open > 0;
   const head = notes.slice(0, 3);
-  const clear = page.throttles_left.length > 0;
+  const clear = page.throttles_left.length > 0 && !open;
   const dead = page.conditions.filter((each) => each.condition.condition === "broker-dead");
   return html`<section class="panel standing ${KIND[severity]}" aria-label="How it stands"><p><strong>Now:</strong> <${Said} text=${doing} />.${open && html` <${Link} to="/clusters/${encodeURIComponent(name)}/moves">See the moves →</${Link}>`}</p>
     ${page.intents.filter((each) => each.kind === "hold").map((each) => html`<div class="next" key=${each.about}><p><strong>To do:</strong> plans of scope <code>${each.about}</code> are held: ${each.comment || "held"}, by ${each.who} since <${Moment} at=${each.at_ms} />. Nothing of this scope begins by itself.</p><div class="actions"><${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift the hold" kind="primary" /></div></div>`)}

@@ -24,7 +24,7 @@ const MOVES = [{ label: "Partition" }, { label: "Outcome" }, { label: "From", ki
 const Ids = ({ ids, kind }) => html`<span class="replicas">${ids.map((id) => html`<${Replica} key=${id} id=${id} kind=${kind} />`)}</span>`;
 
 const Row = memo(({ move, opened }) => html`<td class="name" title=${move.partition}><button type="button" class="link" aria-expanded=${opened} onClick=${() => show({ move: opened ? "" : move.partition })}><${Name} name=${move.partition} /></button></td>
-  <td><${Chip} kind=${KINDS[move.state] || "still"}>${words(move.state)}</${Chip}></td><td class="wide"><${Ids} ids=${move.original} kind="here" /></td><td class="wide"><${Ids} ids=${move.replicas} kind="stays" /></td>
+  <td><${Chip} kind=${KINDS[move.state] || "still"}>${words(move.state)}</${Chip}></td><td class="wide"><${Ids} ids=${move.original} kind="here" /></td><td class="wide"><${Ids} ids=${move.replicas} kind="here" /></td>
   <td class="number">${move.steps}</td><td class="number">${bytes(move.copied_bytes)}</td><td class="number">${move.ended_at_ms === null ? "goes on" : duration(move.ended_at_ms - move.accepted_at_ms)}</td><td class="wide dim" title=${move.reason}>${move.reason}</td>`);
 
 function Execution({ name, execution, query, at }) {

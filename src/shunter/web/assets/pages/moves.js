@@ -11,16 +11,20 @@ import { bytes, count, duration, number, percent, rate, words } from "../words.j
 const DRAWN_EVERY_S = 5;
 const OPEN = { moving: 1, pending: 1, paused: 1 };
 
-// The present replicas, and those that the target adds and drops: shown by marks and words, not by colour alone.
+// The present replicas, and those that the goal adds and drops: shown by marks and words, not by colour alone.
+// A move that has ended shows what it left. If it is not known who is in sync, that is not said.
 function Replicas({ move }) {
-  const every = [...new Set([...move.target, ...move.replicas, ...move.original])];
+  const over = !(move.state in OPEN);
+  const goal = over ? move.replicas : move.direction === "back" ? move.original : move.target;
+  const every = [...new Set([...goal, ...move.replicas, ...(over ? [] : move.target), ...move.original])];
   return html`<span class="replicas">${every.map((id) => {
     const here = move.replicas.includes(id);
-    const wanted = move.target.includes(id);
+    const wanted = goal.includes(id);
     const insync = move.isr.includes(id);
+    const known = move.isr.length > 0;
     // Only an added replica is copied, and on the way back also one that was dropped.
     const comes = move.direction === "back" || !move.original.includes(id);
-    const kind = !here ? (wanted ? "later" : "gone") : wanted ? (insync ? "stays" : comes ? "comes" : "behind") : "goes";
+    const kind = !here ? (wanted ? "later" : "gone") : !wanted ? "goes" : !known ? "here" : insync ? "stays" : comes ? "comes" : "behind";
     return html`<${Replica} key=${id} id=${id} kind=${kind} />`;
   })}</span>`;
 }
@@ -129,7 +133,7 @@ function Head({ name, summary, counts, who }) {
       ${summary.proposal && html`<span class="dim">proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
       <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
     <p><${Said} text=${situation.doing} />.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
-    ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered the executor for ${duration(summary.silent_ms)}. Steps that are under way go on.</p>`}
+    ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered for ${duration(summary.silent_ms)}.</p>`}
     ${summary.total_bytes !== null && (open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
@@ -183,7 +187,7 @@ function Now({ name, who }) {
         <${LongTable} label="Moves" kind="of-moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
           selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} name=${name} who=${who} situation=${summary.situation} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} opened=${move.partition === opened} />`}
           empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
-        <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica behind">6</span> out of sync <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped</p></section>`}`;
+        <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica behind">6</span> out of sync <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped <span class="replica here">7</span> assigned</p></section>`}`;
   }}</${Shown}>`;
 }
 
