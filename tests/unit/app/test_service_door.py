@@ -8,7 +8,6 @@ import getpass
 import socket
 import sqlite3
 import stat
-import sys
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -16,9 +15,6 @@ import orjson
 import pytest
 from service_orders import order
 from service_world import Clock, Yard, policy
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "web"))
-from web_yard import Yard as Fleet
 
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.evaluation.policy import read_service_file
@@ -29,7 +25,7 @@ from shunter.drivers.host import http_client
 from shunter.drivers.service.store import ServiceStore
 from shunter.errors import DriverError
 from shunter.model.keeper import Mode
-from shunter.model.service import USER, IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
+from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 from shunter.web.port.listening import listen_in
 from shunter.web.server import serving
 
@@ -90,14 +86,6 @@ async def test_what_is_asked_at_the_socket(tmp_path: Path) -> None:
         for header in ("X-Forwarded-For: 10.0.0.1", "Origin: http://localhost", "Authorization: Bearer x"):
             assert b" 403 " in await asked(door, header), header
     assert not door.exists()
-
-
-async def test_a_vote_at_the_socket_is_that_of_a_unix_user(tmp_path: Path) -> None:
-    yard = Fleet()
-    client = ServiceClient(ServiceServer(tmp_path / SOCKET))
-    async with serving(yard.front, None, door=tmp_path / SOCKET):
-        await asyncio.to_thread(client.order, ServiceOrder(OrderKind.PAUSE, "prod-eu"), "", "k")
-    assert [(signed.who, signed.by) for _order, signed in yard.orders] == [(getpass.getuser(), USER)]
 
 
 async def test_a_socket_of_another_user_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

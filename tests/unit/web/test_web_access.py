@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import re
 from collections.abc import Callable
@@ -12,14 +13,18 @@ import httpx
 import orjson
 import pytest
 from web_house import House
+from web_yard import Yard
 
 from shunter.app.access.access_tokens import AccessRole, remove_token
 from shunter.app.access.page_sessions import SESSION_SECONDS, PageSessions
+from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
+from shunter.model.service import USER, OrderKind, ServiceOrder
 from shunter.web import guards
 from shunter.web.guards import demand_of, host_of
 from shunter.web.identity import COOKIE
 from shunter.web.ordering import VERBS, Verb
 from shunter.web.port.wrong_tokens import MOST_WAITING, WrongTokens
+from shunter.web.server import serving
 
 MOVES = "/api/v1/clusters/prod-eu/moves"
 CLUSTER = "/api/v1/clusters/prod-eu"
@@ -377,3 +382,11 @@ class TestGuards:
         assert re.findall(r"<script(?![^>]*\bsrc=)", page) == []
         assert "style=" not in page
         assert re.findall(r'(?:src|href)="(?!/assets/)', page) == []
+
+
+async def test_a_vote_at_the_socket_is_that_of_a_unix_user(tmp_path: Path) -> None:
+    yard = Yard()
+    client = ServiceClient(ServiceServer(tmp_path / SOCKET))
+    async with serving(yard.front, None, door=tmp_path / SOCKET):
+        await asyncio.to_thread(client.order, ServiceOrder(OrderKind.PAUSE, "prod-eu"), "", "k")
+    assert [(signed.who, signed.by) for _order, signed in yard.orders] == [(getpass.getuser(), USER)]
