@@ -550,7 +550,8 @@ class ClusterKeeper(ClusterWords):
                 await self.resume_what_was_paused(switch)
             elif switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
                 await self.pause_what_moves(switch)
-            if not view.running and any(e.state is ProposalState.RUNNING for e in self.proposals.values()):
+            ended = not any(row.state in OPEN_STATES for row in view.moves)  # Its throttles may still be given back.
+            if ended and any(e.state is ProposalState.RUNNING for e in self.proposals.values()):
                 async with self.lock:
                     await self.reconcile()
                 self.hurry()
@@ -569,9 +570,8 @@ class ClusterKeeper(ClusterWords):
 
     def lift(self) -> None:
         """Follow a switch that was lifted: resume its moves now if the cluster is driven, else once it is driven."""
-        driving = self.driving
-        if driving is not None:
-            self._viewed(driving.view())
+        if self.driving is not None:
+            self._viewed(self.driving.view())
 
     async def resume_what_was_paused(self, switch: KillSwitch) -> None:
         """Resume the moves that the switch paused, then forget the switch. Moves that were paused by name stay paused.
