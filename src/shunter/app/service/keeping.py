@@ -250,8 +250,10 @@ class ClusterKeeper(ClusterWords):
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
         if self.known.held_by or not self.words_known:
+            if self.known.held_by:  # That process makes proposals. This one remembers, in case it takes over.
+                self._memory = replace(thought.memory, told=False)
             await self.note(*events)
-            return  # The process that drives the cluster makes proposals and keeps the memory.
+            return
         async with self.lock:
             await self._remember(question, thought, events)
             await self._maybe_begin(question, thought)
@@ -270,9 +272,8 @@ class ClusterKeeper(ClusterWords):
     def _question(self, sighting: Sighting) -> LookQuestion:
         policy = self.policy
         sighting = replace(with_capacities(sighting, policy.balance.capacities), growth=self._growth)
-        return LookQuestion(
-            self.name, sighting, policy, self._memory, tuple(self.proposals.values()), self.cluster.table
-        )
+        kept = tuple(self.proposals.values())
+        return LookQuestion(self.name, sighting, policy, self._memory, kept, self.cluster.table)
 
     async def _not_seen(self, why: str) -> None:
         self.counts.failed_observations += 1
@@ -562,10 +563,9 @@ class ClusterKeeper(ClusterWords):
 
     async def pause_what_moves(self, switch: KillSwitch) -> str:
         """Pause every open move; returns the result in a sentence."""
-        driving = self.driving
-        if driving is None:
+        if self.driving is None:
             return "this service does not drive it now"
-        reply = await driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
+        reply = await self.driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
         return reply.text if reply.accepted else "nothing is being moved"
 
     def lift(self) -> None:
