@@ -292,3 +292,5 @@ class Memory:
     at_ms: int
     held: tuple[Since, ...] = ()
     """By subject."""
+    told: bool = True
+    """False: of a service that stood by. What it saw, the service that drove has told, or it died before it could."""

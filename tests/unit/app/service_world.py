@@ -105,6 +105,8 @@ class Yard:
     cordons: dict[int, str] = field(default_factory=dict)
     """By broker that a plan of the journal cordoned: the plan's id."""
     fenced: tuple[int, ...] = ()
+    owes: bool = False
+    """Throttles of moves that have ended are still to be given back."""
     journal_read: bool = True
     """Whether looks can read the journal."""
 
@@ -265,7 +267,7 @@ class YardDriving:
         counts: dict[str, int] = {}
         for row in rows:
             counts[row.state] = counts.get(row.state, 0) + 1
-        running = bool(self.yard.open)
+        running = bool(self.yard.open) or self.yard.owes
         told = (0, 0, None, None, None, None, "", 0, (), 0, 0, "")
         return ExecutionView(self.yard.clock.ms, "yard", "", running, None, counts, *told, rows)
 

@@ -8,6 +8,8 @@ import getpass
 import socket
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
 
@@ -145,6 +147,22 @@ def test_a_question_arrives_as_it_was_asked() -> None:
     assert arrived.sighting.inventory == sighting.inventory
     assert isinstance(arrived, Wish)
     assert (arrived.order, arrived.policy) == (wish.order, wish.policy)
+
+
+def test_the_process_that_plans_ends_with_a_service_that_is_killed() -> None:
+    """Found by hand: after SIGKILL of the service its children lived on."""
+    program = (
+        "import os, sys\nfrom shunter.app.service.service import processes\n"
+        "if __name__ == '__main__':\n    pool = processes()\n    print(pool.submit(os.getpid).result(), flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as service:
+        assert service.stdout is not None
+        assert int(service.stdout.readline()) != service.pid
+        service.kill()
+        assert service.communicate(timeout=30)[0] == "", "whoever inherited its standard output has ended"
 
 
 def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:

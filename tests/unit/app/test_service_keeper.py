@@ -909,6 +909,23 @@ def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
+def test_a_plan_has_ended_once_no_move_is_open_though_throttles_are_still_given_back(tmp_path: Path) -> None:
+    """Found by hand: a plan that was rolled back was shown as running for half a minute, when nothing moved any more."""
+
+    async def scenario() -> None:
+        yard = Yard(Clock())
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
+            await life.driven()
+            await life.look()
+            (proposal,) = life.keeper.proposals.values()
+            assert proposal.state is ProposalState.RUNNING
+            yard.owes = True
+            yard.copy()
+            await life.until(lambda: life.keeper.proposals[proposal.id].state is ProposalState.CARRIED_OUT)
+
+    asyncio.run(scenario())
+
+
 def _over(events: Sequence[HistoryEvent]) -> list[str]:
     """The ends of dead brokers' conditions."""
     return [each.text for each in events if each.kind == "condition-over" and each.subject.startswith("broker-dead")]

@@ -24,7 +24,7 @@ from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, St
 from shunter.drivers.journal.journals import JournalHeld
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
-from shunter.model.keeper import Mode
+from shunter.model.keeper import DEFAULTS, KeeperPolicy, Mode
 from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 ANNA = Signature("anna")
@@ -111,6 +111,32 @@ async def test_a_failed_connection_is_no_silence_before_it_has_lasted(
             await surely()
         found.append(asked)
     assert found == looks
+
+
+def test_a_standby_knows_since_when_conditions_hold_and_tells_them_once_it_drives(tmp_path: Path) -> None:
+    """Found by hand: a standby saw each condition for the first time at each look, and counted anew when it drove."""
+    yard = Yard(Clock(), held_by=THEM)
+    watched = {each: replace(DEFAULTS[each], mode=Mode.NOTIFY, minutes=2) for each in DEFAULTS}
+    began_ms = yard.clock.ms
+
+    async def scenario() -> None:
+        async with Life(yard, MortalStore(tmp_path / "s"), KeeperPolicy(watched)) as life:
+            await life.until(lambda: life.keeper.known.held_by != "")
+            for minutes in range(4):
+                yard.clock.ms = began_ms + 60_000 * minutes
+                await life.look()
+                held = {each.condition for each in life.published.page("yard").conditions}
+                assert {each.minutes for each in held} == {minutes}
+            assert not [each for each in life.events if each.kind == "condition"], "who drives tells them"
+            yard.held_by = ""
+            await life.driven()
+            for _ in range(2):
+                await life.look()
+            told = [each for each in life.events if each.kind == "condition"]
+            assert len(told) == len(held)
+            assert {each.at_ms for each in told} == {began_ms}
+
+    asyncio.run(scenario())
 
 
 def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path) -> None:

@@ -250,8 +250,10 @@ class ClusterKeeper(ClusterWords):
             except ShunterError as error:
                 await self.note(self.event("snapshot-failed", f"no snapshot was kept for the pipeline: {error}"))
         if self.known.held_by or not self.words_known:
+            if self.known.held_by:  # That process makes proposals. This one remembers, in case it takes over.
+                self._memory = replace(thought.memory, told=False)
             await self.note(*events)
-            return  # The process that drives the cluster makes proposals and keeps the memory.
+            return
         async with self.lock:
             await self._remember(question, thought, events)
             await self._maybe_begin(question, thought)
@@ -270,9 +272,8 @@ class ClusterKeeper(ClusterWords):
     def _question(self, sighting: Sighting) -> LookQuestion:
         policy = self.policy
         sighting = replace(with_capacities(sighting, policy.balance.capacities), growth=self._growth)
-        return LookQuestion(
-            self.name, sighting, policy, self._memory, tuple(self.proposals.values()), self.cluster.table
-        )
+        kept = tuple(self.proposals.values())
+        return LookQuestion(self.name, sighting, policy, self._memory, kept, self.cluster.table)
 
     async def _not_seen(self, why: str) -> None:
         self.counts.failed_observations += 1
@@ -550,7 +551,8 @@ class ClusterKeeper(ClusterWords):
                 await self.resume_what_was_paused(switch)
             elif switch is not None and any(row.state in ("pending", "moving") for row in view.moves):
                 await self.pause_what_moves(switch)
-            if not view.running and any(e.state is ProposalState.RUNNING for e in self.proposals.values()):
+            ended = not any(row.state in OPEN_STATES for row in view.moves)  # Its throttles may still be given back.
+            if ended and any(e.state is ProposalState.RUNNING for e in self.proposals.values()):
                 async with self.lock:
                     await self.reconcile()
                 self.hurry()
@@ -561,17 +563,15 @@ class ClusterKeeper(ClusterWords):
 
     async def pause_what_moves(self, switch: KillSwitch) -> str:
         """Pause every open move; returns the result in a sentence."""
-        driving = self.driving
-        if driving is None:
+        if self.driving is None:
             return "this service does not drive it now"
-        reply = await driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
+        reply = await self.driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
         return reply.text if reply.accepted else "nothing is being moved"
 
     def lift(self) -> None:
         """Follow a switch that was lifted: resume its moves now if the cluster is driven, else once it is driven."""
-        driving = self.driving
-        if driving is not None:
-            self._viewed(driving.view())
+        if self.driving is not None:
+            self._viewed(self.driving.view())
 
     async def resume_what_was_paused(self, switch: KillSwitch) -> None:
         """Resume the moves that the switch paused, then forget the switch. Moves that were paused by name stay paused.

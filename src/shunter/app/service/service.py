@@ -8,6 +8,7 @@ import functools
 import multiprocessing
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -305,7 +306,19 @@ class Thinkers:
 
 def processes() -> Executor:
     """The pool for planning: one process, because planning takes a whole core."""
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=end_with_parent)
+
+
+def end_with_parent() -> None:
+    """End this process when its parent ends, also by SIGKILL: a pool's process would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+
+    def follow() -> None:
+        assert parent is not None
+        parent.join()
+        os._exit(0)
+
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def _looker(cluster: KeptCluster, readers: Executor) -> Callable[[], Awaitable[Sighting]]:

@@ -102,7 +102,8 @@ def _standing_still_ms(state: ExecutorState, meter: Meter) -> int | None:
     """For how long no byte was copied, if that is longer than pauses that a throttle explains; None: it is not."""
     points = meter.points()
     came = next((at for at in range(len(points) - 1, 0, -1) if points[at].bytes > points[at - 1].bytes), 0)
-    still_ms = points[-1].at_ms - points[came].at_ms if points else 0
+    begun_ms = min((move.step.begun_at_ms for move in state.stepping() if move.step is not None), default=0)
+    still_ms = points[-1].at_ms - max(points[came].at_ms, begun_ms) if points else 0
     # A throttle lets a whole fetch through at once, and then nothing until the fetch is within its rate.
     least_ms = 0 if state.limit is None else FETCH_BYTES * 1000 // max(1, state.limit)
     return still_ms if still_ms >= max(STILL_MS, FETCHES * least_ms) else None

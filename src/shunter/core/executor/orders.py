@@ -199,8 +199,8 @@ def _leave(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
 
 
 SLOWED = (
-    "copies slow down to one fetch in 11 s from each broker that sends (by Kafka's defaults at most 1 MB of a partition,"
-    " 10 MB of many)"
+    "paused copies slow down to one fetch in 11 s from each broker that sends (by Kafka's defaults at most 1 MB of a "
+    "partition, 10 MB of many)"
 )
 """The traffic that a pause still lets through. Kafka's quota holds a fetch back only after an earlier one exceeded it,
 and a fetch takes up to `replica.fetch.max.bytes` of each partition and `replica.fetch.response.max.bytes` in all, for
@@ -219,7 +219,10 @@ def _pause(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
         else ""
     )
     done = _told_done(f"{counted(len(paused), 'move')} paused", len(paused), len(moves), "paused")
-    return DecidedOrder(True, f"{done}. No step begins; {SLOWED}{told}", paused)
+    goes_on = any(move.tp not in named for move in state.open_moves())
+    step = "No step of a paused move begins, and other moves go on" if goes_on else "No step begins"
+    slowed = f"; {SLOWED}" if any(move.copying for move in moves) or not goes_on else ""
+    return DecidedOrder(True, f"{done}. {step}{slowed}{told}", paused)
 
 
 def _resume(_state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:

@@ -64,10 +64,11 @@ class MemoryTurn(NamedTuple):
 
 def turns(before: Memory | None, now: Memory, policy: KeeperPolicy) -> MemoryTurn:
     """What is to be told after a look, by the memories of the look before and of this one."""
-    told = {each.subject: each for each in lasted(before, policy)}
+    former = {each.subject: each for each in lasted(before, policy)}
     holding = {(each.subject, each.mark) for each in now.held}
-    began = frozenset(each.subject for each in lasted(now, policy)) - told.keys()
-    return MemoryTurn(began, tuple(each for each in told.values() if (each.subject, each.mark) not in holding))
+    told = former.keys() if before is not None and before.told else set[Subject]()
+    began = frozenset(each.subject for each in lasted(now, policy)) - told
+    return MemoryTurn(began, tuple(each for each in former.values() if (each.subject, each.mark) not in holding))
 
 
 def lasted(memory: Memory | None, policy: KeeperPolicy) -> tuple[Since, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from apache_yard import Rig, Yard
 
@@ -143,6 +145,16 @@ def test_copies_that_stand_still_have_no_end_and_no_rate() -> None:
     state.cluster.sizes[10, T0] = ReplicaSize(310_000, "/d")
     meter.sample(state, 64_000, {(10, T0)})
     assert when_it_ends(state, meter, 64_000, {}).estimate is not None, "bytes come again"
+
+
+def test_copies_stand_still_only_since_they_began() -> None:
+    """Found by hand: of an execution that was 3 s old nothing had been copied for 172 s."""
+    state, meter = copying(1, size=600_000)
+    goes_quiet(state, meter, 62)
+    step = state.moves[T0].step
+    assert step is not None
+    state.moves[T0].step = replace(step, begun_at_ms=60_000)
+    assert "nothing was copied" not in when_it_ends(state, meter, 62_000, {}).held
 
 
 def test_a_low_throttle_explains_longer_pauses() -> None:

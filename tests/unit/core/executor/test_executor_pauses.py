@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from apache_yard import Rig, Yard
 
@@ -55,11 +57,22 @@ def test_one_paused_copy_is_held_at_its_own_broker_and_the_other_runs_as_fast_as
 
 def test_a_pause_tells_what_it_pauses_and_what_was_paused_already() -> None:
     rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
-    assert answer(rig, rig.command(CommandKind.PAUSE, T0)).startswith("1 move paused. No step begins; ")
+    assert answer(rig, rig.command(CommandKind.PAUSE, T0)).startswith(
+        "1 move paused. No step of a paused move begins, and other moves go on; paused copies slow down"
+    )
     assert answer(rig, rig.command(CommandKind.PAUSE)).startswith(
         "2 moves paused; 1 was paused already. No step begins; "
     )
     assert answer(rig, rig.command(CommandKind.PAUSE)).startswith("3 moves were paused already. No step begins; ")
+
+
+def test_a_pause_of_a_move_that_copies_nothing_slows_nothing_down() -> None:
+    """Found by hand: with one of five moves paused by name, the answer was that of the kill switch."""
+    rig = Rig(Yard({"t": [(1, 2)] * 2}))
+    rig.submit(("t", 0, (3, 1)), ("t", 1, (4, 1)), options=replace(THROTTLED, max_concurrent=1))
+    rig.settle(catching_up=False, rounds=40)
+    told = answer(rig, rig.command(CommandKind.PAUSE, T1))
+    assert told == "1 move paused. No step of a paused move begins, and other moves go on"
 
 
 def test_an_order_tells_which_of_the_moves_it_names_had_ended_before() -> None:
