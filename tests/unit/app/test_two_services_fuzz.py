@@ -152,7 +152,9 @@ class Fuzz:
             word in done.text
             for word in ("kept on this host", "not durable", "stays in force", "not in the cluster yet")
         )
-        unsent = service.keeper.switch is not None and service.keeper.switch.unsent
+        # A pause that the other host keeps may come to the cluster later, whatever this one lifts.
+        switches = [each.keeper.switch for each in self.services.values()]
+        unsent = any(each is not None and each.unsent for each in switches)
         self.paused = None if doubtful or unsent else kind is OrderKind.PAUSE
 
     async def settle(self) -> Service:
