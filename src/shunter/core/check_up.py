@@ -32,7 +32,7 @@ def diagnose(seen: CheckUp, journal: CheckedJournal) -> tuple[Finding, ...]:
         ("listeners", _listeners(seen)),
         ("versions", _versions(seen)),
         ("quorum", _quorum(seen)),
-        ("partitions", [*_own_topics(seen, journal), *_partitions(seen), *_too_many(seen, journal)]),
+        ("partitions", [*_own_topics(seen, journal), *_partitions(seen), *_uneven(seen, journal)]),
         ("min.insync.replicas", _min_isr(seen)),
         ("disks", _disks(seen, journal)),
         ("moves", _moves(seen, journal)),
@@ -220,8 +220,8 @@ def _partitions(seen: CheckUp) -> list[Finding]:
     return [*_leaderless(seen, leaderless), *found]
 
 
-def _too_many(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
-    """Partitions with more replicas than most of their topic have: a move that ended between two steps leaves that.
+def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
+    """Partitions with more or fewer replicas than most of their topic have: a move that ended between two steps leaves that.
 
     Nothing is said while somebody may be between two steps, or it is not known whether something moves.
     """
@@ -230,20 +230,22 @@ def _too_many(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
     moving = seen.ongoing.keys() | seen.ended.keys() | journal.open_moves | journal.just_ended
     for topic in seen.topics:
         counts = Counter(len(each.replicas) for each in topic.partitions.values()).most_common(2)
-        usual = counts[0][0] if len(counts) == 2 and counts[0][1] > counts[1][1] else None
-        extra = [
-            tp
-            for number, each in sorted(topic.partitions.items())
-            if usual and len(each.replicas) > usual and (tp := TopicPartition(topic.name, number)) not in moving
-        ]
-        if extra:
-            most = f"the {counted(usual or 0, 'replica')} that most of {topic.name} have"
-            told = f"{counted(len(extra), 'partition')} with more than {most}"
-            plan = f"`shunter plan --scope change-replication --topics {topic.name} --replication {usual}`"
-            advice = (
-                f"a move that ended between two steps leaves that, and nothing moves them now: {plan} takes them away"
-            )
-            yield Finding(Level.WARNING, "partitions", f"{told} ({named(extra)})", advice)
+        if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
+            continue
+        usual = counts[0][0]
+        kinds: dict[str, list[TopicPartition]] = {"more": [], "fewer": []}
+        for number, each in sorted(topic.partitions.items()):
+            tp = TopicPartition(topic.name, number)
+            if len(each.replicas) != usual and tp not in moving:
+                kinds["more" if len(each.replicas) > usual else "fewer"].append(tp)
+        for kind, tps in kinds.items():
+            if tps:
+                most = f"{kind} than the {counted(usual, 'replica')} that most of {topic.name} have"
+                told = f"{counted(len(tps), 'partition')} with {most} ({named(tps)})"
+                plan = f"`shunter plan --scope change-replication --topics {topic.name} --replication {usual}`"
+                does = "takes them away" if kind == "more" else "adds them"
+                advice = f"a move that ended between two steps leaves that, and nothing moves them now: {plan} {does}"
+                yield Finding(Level.WARNING, "partitions", told, advice)
 
 
 _UNCLEAN = "; if that can't be done, `kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"

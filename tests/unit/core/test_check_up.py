@@ -90,6 +90,11 @@ def test_what_a_half_step_left_is_named_unless_it_may_be_under_way() -> None:
     for each, journal in ((seen, between), (seen, replace(NOBODY, claimant="p")), (under_way, NOBODY)):
         assert not any(finding.check == "partitions" for finding in bad(each, journal))
     assert not any("more than the 3" in each.text for each in bad(replace(seen, unread=((MOVES, "why"),))))
+    thin = HEALTHY._replace(replicas=(1, 2), isr=(1, 2))
+    seen = replace(seen, topics=(CheckedTopic("t", 1, {0: HEALTHY, 1: thin, 2: HEALTHY}, ALL),))
+    (found,) = [each for each in bad(seen) if each.check == "partitions"]
+    assert found.text == "1 partition with fewer than the 3 replicas that most of t have (t-1)"
+    assert found.advice.endswith(f"nothing moves them now: {plan} adds them")
 
 
 def test_of_a_cluster_that_is_well_every_check_says_so() -> None:

@@ -40,13 +40,15 @@ from shunter.model.reassignment import Strategy
 class PlannedStep:
     """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant.
 
-    `needs`: the brokers that it would copy to, and that are down.
+    `needs`: the brokers that it would copy to, and that are down. `doubts`: those whose failed log dir may have held the
+    replica; such a broker takes none before a restart.
     """
 
     replicas: Replicas
     copied_bytes: int
     rollback_bytes: int
     needs: Replicas = ()
+    doubts: Replicas = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +208,8 @@ def _planned(
         PlannedStep(
             after,
             *step_cost([broker for broker in after if broker not in before], after, move.original, move.size_bytes),
-            tuple(each for each in move.original if each not in after and each not in state.cluster.brokers),
+            tuple(each for each in move.original if each not in {*after, *state.cluster.brokers}),
+            tuple(each for each in move.original if each not in after and each in state.cluster.broken),
         )
         for before, after in pairwise((move.current, *sets))
     )

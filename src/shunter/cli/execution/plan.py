@@ -67,10 +67,14 @@ def _show_move(move: PlannedMove) -> None:
 
 
 def _told_needs(steps: Iterable[PlannedStep]) -> str:
-    """That a rollback can't be while brokers are down to which it copies, to be put behind its price."""
-    down = sorted({broker for step in steps for broker in step.needs})
+    """The brokers without which a rollback can't end, or may not, to be put behind its price; "": none."""
+    found = list(steps)
+    down = sorted({broker for step in found for broker in step.needs})
     which = f"broker {down[0]}, which is" if len(down) == 1 else f"brokers {named(down)}, which are"
-    return f", and needs {which} down" if down else ""
+    doubts = sorted({broker for step in found for broker in step.doubts}.difference(down))
+    whose = f"broker {named(doubts)} may take no replica before a restart, because a log dir there failed"
+    told = [f"needs {which} down"] if down else []
+    return "".join(f", and {each}" for each in (*told, *([whose] if doubts else [])))
 
 
 def show_sum(found: DryRun) -> None:

@@ -144,8 +144,19 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
         return DecidedOrder(True, f"{back} {'rolled' if ending == moves else 'turned'} back{price}{told}", turned)
     copies = sum(1 for move in moves for _copy in within(state, move))
     given_up = counted(copies, "copy between log dirs is", "copies between log dirs are")
-    stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}"
+    stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}{_told_fewer(moves)}"
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
+
+
+def _told_fewer(moves: list[Move]) -> str:
+    """Name moves that dropped replicas before they could add others, to be put behind what a stop leaves; "": none."""
+    fewer = [
+        move.tp for move in moves if len(move.current if move.step is None else move.step.before) < len(move.original)
+    ]
+    if not fewer:
+        return ""
+    counts = counted(len(fewer), "partition has", "partitions have")
+    return f"; {counts} fewer replicas than before ({named(fewer)}), unless a copy under way is in sync; `shunter doctor` says how they get them back"
 
 
 def _comes_back(move: Move) -> list[BrokerId]:

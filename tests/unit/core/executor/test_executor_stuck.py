@@ -587,3 +587,16 @@ def test_a_stop_ends_once_what_the_step_adds_is_in_sync_though_former_replicas_a
     assert back.startswith("it can't end without one of brokers 4, 5, which are down: waits: only 1 of the replicas")
     del state.cluster.brokers[3]
     assert "brokers 4, 5" in (stuck(state, turned_to(move, Direction.STOP)) or "")
+
+
+def test_a_stop_names_what_it_leaves_with_fewer_replicas() -> None:
+    """An outsider's find: a stop between two steps cut the replication, and nothing said so."""
+    state = ExecutorState(running=True)
+    state.cluster.brokers = dict.fromkeys((1, 2, 4))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((1, 2), (1, 2), 1)}, min_isr=1)
+    move = Move(T0, None, (1, 2, 3), (1, 2, 4), Strategy.INCREMENTAL, 1, (), False, 0, current=(1, 2))
+    state.moves[T0] = move
+    answer = decide_command(state, Command(CommandKind.STOP)).text
+    assert "what is in sync stays; 1 partition has fewer replicas than before (t-0), unless" in answer
+    move.current = (1, 2, 3)
+    assert "fewer" not in decide_command(state, Command(CommandKind.STOP)).text
