@@ -92,9 +92,12 @@ def _log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subj
     for each in sighting.inventory.partitions:
         for broker_id in set(each.offline) & set(each.replicas):
             offline.setdefault(broker_id, []).append(OfflineReplica(each.topic, each.partition, broker_id))
+    unanswered = dict(sighting.inventory.unanswered)
     for live in sighting.inventory.brokers:
         lost = tuple(offline.get(live.id, ()))
-        if lost and live.id not in policy.rails.frozen_brokers:
+        # A broker that has just died may still be listed as live. It told of no failed log dir, or does not answer.
+        failed = any(each.failed for each in live.log_dirs) if live.log_dirs else live.id not in unanswered
+        if lost and failed and live.id not in policy.rails.frozen_brokers:
             text = f"{counted(len(lost), 'replica')} of broker {live.id}, which is up, are on failed log dirs"
             yield Sign(Subject(Condition.LOG_DIR_FAILED, f"broker {live.id}"), text, (live.id,), lost)
     for broker in sighting.check_up.brokers:

@@ -13,6 +13,7 @@ from shunter.core.keeper.sighting import PastExecution, Sighting
 from shunter.core.planning.request import Scope
 from shunter.model.check_up import CheckedLogDir
 from shunter.model.execution import OngoingReassignment, ThrottleKey
+from shunter.model.inventory import Disk
 from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch, Window
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
@@ -452,3 +453,16 @@ class TestWhatComesFirst:
         first, second, _ = look(cluster(LOPSIDED), KeeperPolicy(watches)).proposals
         assert "empty broker has to hold for 10 minutes" in first.held_back[0]
         assert (second.scope, second.ready) == (Scope.REBALANCE, True)
+
+
+def test_a_broker_that_has_just_died_and_is_still_listed_has_no_failed_log_dir() -> None:
+    """An outsider's find: nine seconds after a SIGKILL, "33 replicas of broker 5, which is up, are on failed log dirs"."""
+    seen = cluster({"t": [[1, 2], [2, 3]]}, failed=(("t", 0, 2),))
+    policy = only(Condition.LOG_DIR_FAILED)
+    assert [held.sign.subject.about for held in look(seen, policy).holding] == ["broker 2"]
+    taken = seen.inventory
+    for log_dirs in (None, (Disk("/a", 100, 50),)):
+        live = tuple(each._replace(log_dirs=log_dirs) for each in taken.brokers)
+        unanswered = () if log_dirs else ((2, "the connection failed"),)
+        gone = replace(seen, inventory=taken._replace(brokers=live, unanswered=unanswered))
+        assert look(gone, policy).holding == ()
