@@ -142,7 +142,7 @@ def state_of(move: Move) -> str:
 def view_execution_gist(execution: Execution) -> ExecutionGist:
     """The view of an execution."""
     counts: dict[str, int] = {}
-    for move in execution.moves.values():
+    for move in execution.every_move:
         state = OPEN if move.open else state_of(move)
         counts[state] = counts.get(state, 0) + 1
     return ExecutionGist(

@@ -73,8 +73,8 @@ def past_of(executions: Sequence[Execution]) -> tuple[PastExecution, ...]:
         PastExecution(
             execution.began_at_ms,
             execution.ended_at_ms,
-            sum(len(set(move.target) - set(move.original)) + len(move.placing) for move in execution.moves.values()),
-            execution.copied_bytes + sum(len(move.placing) * move.size_bytes for move in execution.moves.values()),
+            sum(len(set(move.target) - set(move.original)) + len(move.placing) for move in execution.every_move),
+            execution.copied_bytes + sum(len(move.placing) * move.size_bytes for move in execution.every_move),
             _balanced_away(execution),
             execution.turned_at_ms,
             execution.turned[-1].given_by if execution.turned else "",

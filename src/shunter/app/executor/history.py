@@ -123,7 +123,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
                 "copied_bytes": move.copied_bytes,
                 "reason": move.reason,
             }
-            for move in execution.moves.values()
+            for move in execution.every_move
         ],
     }
 
@@ -131,7 +131,7 @@ def execution_to_json(execution: Execution) -> dict[str, Any]:
 def counts_of(execution: Execution) -> dict[str, int]:
     """The number of moves by outcome; "open": under way."""
     counts: dict[str, int] = {}
-    for move in execution.moves.values():
+    for move in execution.every_move:
         told = "open" if move.outcome is None else move.outcome.value
         counts[told] = counts.get(told, 0) + 1
     return counts

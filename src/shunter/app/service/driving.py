@@ -161,7 +161,7 @@ def fates_in(entries: Iterable[JournalEntry]) -> dict[str, PlanFate]:
     """The state of each plan by the journal. Plans that belong to one execution share its state."""
     found: dict[str, PlanFate] = {}
     for execution in executions(entries):
-        outcomes = Counter(move.outcome for move in execution.moves.values())
+        outcomes = Counter(move.outcome for move in execution.every_move)
         if None in outcomes:
             fate = PlanFate(ProposalState.RUNNING, "")
         else:

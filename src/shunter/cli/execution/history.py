@@ -64,7 +64,7 @@ async def _history(target: Target, output: str, *, show_moves: bool) -> int:
     click.echo(f"journal {place}")
     for execution in found:
         click.echo(told_execution(execution))
-        for move in execution.moves.values() if show_moves else ():
+        for move in execution.every_move if show_moves else ():
             came = "goes on" if move.outcome is None else f"{move.outcome.told}: {move.reason}"
             click.echo(f"    {move.tp} {list(move.original)} → {list(move.target)}, at {list(move.current)}: {came}")
     if not found:

@@ -85,8 +85,11 @@ def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         # A new execution begins. Throttles that an earlier execution still owes stay in `throttles`.
         lately = {tp: move for tp, move in state.former_moves.items() if move.ended_lately(entry.at_ms)}
         state.former_moves, state.moves = {**lately, **state.moves}, {}
+        state.cordoned_by = {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
     state.limit = record.options.throttle
+    for broker, _value in record.options.cordons:  # A later plan names those of the plans before it, too.
+        state.cordoned_by.setdefault(broker, record.plan_id)
     state.running = True
 
 
@@ -306,7 +309,7 @@ def _cordon_left(state: ExecutorState, record: ThrottleRestored, throttle: Throt
     former = "" if standing is None else standing.before or ""
     value = dict(state.options.cordons).get(int(record.key.name), "")
     if record.left and value not in ("", former):
-        state.cordons[record.key] = StandingCordon(throttle.before, value, state.plan_id)
+        state.cordons[record.key] = StandingCordon(throttle.before, value, state.cordoned_by[int(record.key.name)])
 
 
 def _command_taken(state: ExecutorState, entry: JournalEntry) -> None:
@@ -318,6 +321,8 @@ def _command_taken(state: ExecutorState, entry: JournalEntry) -> None:
     brokers = record.command.brokers
     kept = tuple(each for each in state.options.cordons if each[0] not in brokers)
     state.options = replace(state.options, cordons=kept)
+    for broker in brokers:
+        state.cordoned_by.pop(broker, None)
     for key in [key for key in state.cordons if int(key.name) in brokers]:
         standing = state.cordons.pop(key)
         state.throttles.setdefault(key, Throttle(standing.before, standing.value, {standing.value}))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState, Move
@@ -14,6 +14,7 @@ from shunter.model.execution import (
     CommandTaken,
     ExecutionOptions,
     JournalEntry,
+    MoveAccepted,
     MoveOrder,
     Outcome,
     PlanAccepted,
@@ -51,6 +52,13 @@ class Execution:
     """How many partitions of its plans were not taken on."""
     cordons: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
     """The former `cordoned.log.dirs` of brokers, if the execution changed it and left it changed; "": not set."""
+    earlier: list[Move] = field(default_factory=list[Move])
+    """Moves that had ended when a later plan of the same execution moved their partition again."""
+
+    @property
+    def every_move(self) -> list[Move]:
+        """All moves; a partition that was moved again has several, in the order in which they were begun."""
+        return [*self.earlier, *self.moves.values()]
 
     @property
     def ended_at_ms(self) -> int | None:
@@ -61,7 +69,7 @@ class Execution:
     @property
     def copied_bytes(self) -> int:
         """Bytes that were copied in all steps that were seen to their end."""
-        return sum(move.copied_bytes for move in self.moves.values())
+        return sum(move.copied_bytes for move in self.every_move)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +98,9 @@ class Past:
         """
         record = entry.record
         begins = isinstance(record, PlanAccepted) and not self._state.at_work
+        former = self._state.moves.get(record.tp) if isinstance(record, MoveAccepted) else None
+        if former is not None and former.ended is not None:
+            self.found[-1].earlier.append(former)
         apply(self._state, entry)
         if isinstance(record, PlanAccepted):
             if begins:
@@ -145,6 +156,14 @@ def _log_dirs_before(move: Move) -> tuple[tuple[BrokerId, str], ...]:
     return tuple(each for each in move.origins if each[0] in move.placed or each[0] not in move.current)
 
 
+def _joined(chain: list[Move]) -> Move:
+    """Moves of one partition that followed one another, as one: from the first one's start to the last one's end."""
+    first, last = chain[0], chain[-1]
+    origins = {**dict(last.origins), **dict(first.origins)}
+    kept = tuple((broker, path) for broker, path in sorted(origins.items()) if broker in first.original)
+    return replace(last, original=first.original, origins=kept, led_by=first.led_by, adopted=first.adopted)
+
+
 def reverse(execution: Execution) -> Undoing:
     """The way back from an execution. Pre: all its moves have ended.
 
@@ -155,9 +174,12 @@ def reverse(execution: Execution) -> Undoing:
     copied = 0
     for tp in sorted(execution.moves):
         move = execution.moves[tp]
-        if move.outcome in _OTHERS:
-            told.append(f"{tp} stays: {move.reason}")
+        chain = [*(each for each in execution.earlier if each.tp == tp), move]
+        if strange := [each for each in chain if each.outcome in _OTHERS]:
+            told.append(f"{tp} stays: {strange[0].reason}")
             continue
+        if len(chain) > 1:
+            move = _joined(chain)
         log_dirs = _log_dirs_before(move)
         if move.placed - dict(log_dirs).keys() and move.outcome is Outcome.DONE:
             told.append(f"{tp}: its log dirs stay as they are, for the journal does not know those before")

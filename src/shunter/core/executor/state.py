@@ -504,6 +504,8 @@ class ExecutorState:
     """Settings that are not restored yet. Those that no open move needs are owed to their brokers and topics."""
     cordons: dict[ThrottleKey, StandingCordon] = field(default_factory=dict[ThrottleKey, StandingCordon])
     """Cordons that executions left behind: `UNCORDON` makes each of them a setting to be restored."""
+    cordoned_by: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
+    """The plan that asked for each cordon of the execution under way, or of the last one."""
     given_back: dict[ThrottleKey, GivenBack] = field(default_factory=dict[ThrottleKey, GivenBack])
     """The last time that each setting was restored, or left to another tool."""
     limit: int | None = None
@@ -540,7 +542,7 @@ class ExecutorState:
     def cordoned(self) -> dict[BrokerId, str]:
         """The brokers that an execution cordoned, as far as the journal knows, and the id of its plan."""
         set_now = {int(key.name) for key in self.throttles if key.setting == CORDONED_LOG_DIRS}
-        under_way = {broker: self.plan_id for broker, _value in self.options.cordons if broker in set_now}
+        under_way = {broker: plan_id for broker, plan_id in self.cordoned_by.items() if broker in set_now}
         return {int(key.name): cordon.plan_id for key, cordon in self.cordons.items()} | under_way
 
     def closed(self) -> frozenset[BrokerId]:

@@ -5,8 +5,20 @@ from __future__ import annotations
 from apache_yard import Rig, Yard
 
 from shunter.cli.execution.history import told_execution
+from shunter.core.executor.apply import apply
 from shunter.core.executor.history import executions, reverse
-from shunter.model.execution import CommandKind, ExecutionOptions, MoveOrder, Outcome
+from shunter.core.executor.state import ExecutorState, Throttle
+from shunter.core.throttles import CORDONED_LOG_DIRS
+from shunter.model.execution import (
+    CommandKind,
+    ExecutionOptions,
+    JournalEntry,
+    MoveAccepted,
+    MoveOrder,
+    Outcome,
+    PlanAccepted,
+    ThrottleKey,
+)
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -92,3 +104,36 @@ def test_what_was_not_taken_on_of_a_plan_is_counted() -> None:
     (execution,) = executions(rig.journal)
     assert (execution.refused, rig.outcomes()) == (1, {T0: Outcome.DONE})
     assert "· 1 done, 1 not taken on ·" in told_execution(execution)
+
+
+def test_the_reverse_goes_back_before_all_plans_that_joined_an_execution() -> None:
+    """An outsider's find: a rebalance joined a drain, and `undo` stopped half-way."""
+    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
+    rig.submit(("t", 0, (4, 2)), ("t", 1, (1, 5)))
+    rig.settle(catching_up=False, rounds=12)
+    rig.yard.catch_up(T0)
+    rig.settle(catching_up=False, rounds=30)
+    assert rig.core.state.moves[T0].outcome is Outcome.DONE
+    rig.submit(("t", 0, (6, 2)))
+    rig.settle()
+    (joined,) = executions(rig.journal)
+    assert [(move.tp, move.original, move.current) for move in joined.every_move if move.tp == T0] == [
+        (T0, (1, 2), (4, 2)),
+        (T0, (4, 2), (6, 2)),
+    ]
+    found = {order.tp: order for order in reverse(joined).moves}
+    assert found[T0] == MoveOrder(T0, (1, 2), Strategy.INCREMENTAL, planned_from=(6, 2))
+    assert found[T1].target == (1, 2)
+
+
+def test_a_cordon_is_named_by_the_plan_that_asked_for_it_not_by_one_that_joined() -> None:
+    state, options = ExecutorState(), ExecutionOptions(cordons=((5, "*"),))
+    records = [
+        PlanAccepted("drain", "c", options),
+        MoveAccepted(T0, None, (1, 5), (1, 2), Strategy.INCREMENTAL, 1),
+        PlanAccepted("rebalance", "c", options),
+    ]
+    for number, record in enumerate(records, start=1):
+        apply(state, JournalEntry(number, number, "", record))
+    state.throttles[ThrottleKey("broker", "5", CORDONED_LOG_DIRS)] = Throttle(None, "*", {"*"})
+    assert state.cordoned() == {5: "drain"}
