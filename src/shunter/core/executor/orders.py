@@ -137,7 +137,8 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
     if direction is Direction.BACK:
         # Nothing is said about the price of a rollback that does not end.
         ending = [move for move in moves if stuck(state, turned_to(move, direction, forced=command.force)) is None]
-        price = f"; {told_rollback(ending)}" if ending else ""
+        some = "" if ending == moves else f"for {len(ending)} of them "
+        price = f"; {some}{told_rollback(ending)}" if ending else ""
         unsure = ((move.tp, told_unsure(state, move.tp, _comes_back(move))) for move in ending)
         told += _and(told_held_up((tp, why) for tp, why in unsure if why))
         back = counted(len(moves), "move is", "moves are")
