@@ -90,6 +90,17 @@ async def test_a_panel_opens_beside_the_page_by_click_and_by_link(lab: Visited) 
     await expect(page.locator(".side h2")).to_contain_text(name)
 
 
+async def test_a_brokers_panel_covers_nothing_of_what_is_to_be_done(lab: Visited) -> None:
+    page = lab.page
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    await lab.visit("/clusters/lab?broker=3", ".broker")
+    panel = await page.locator(".side.broker").bounding_box()
+    standing = await page.locator(".standing").bounding_box()
+    assert panel is not None
+    assert standing is not None
+    assert standing["x"] + standing["width"] <= panel["x"]
+
+
 async def test_every_partition_is_found_and_its_number_is_in_sight(lab: Visited) -> None:
     page = lab.page
     await lab.visit("/clusters/lab/topics", ".long tbody tr td.name")

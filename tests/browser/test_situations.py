@@ -114,6 +114,12 @@ async def test_a_move_shows_its_end_and_says_in_sync_only_where_that_is_known(vi
     ]
 
 
+async def test_a_decline_says_for_how_long_it_holds(visited: Visited) -> None:
+    await visited.visit(f"/clusters/{NAME}/proposals", ".proposal")
+    await visited.page.locator(".proposal button", has_text="Decline").first.click()
+    await expect(visited.page.locator("dialog .prose")).to_contain_text("begins by itself for 24 h, or until somebody")
+
+
 async def test_a_lifted_pause_is_no_pause(visited: Visited) -> None:
     page, yard = visited.page, visited.yard
     switch = KillSwitch(NAME, "ben", 1_795_400_000_000, "incident 12")

@@ -371,6 +371,8 @@ class KeptProposalView:
     """How many different people have approved it."""
     unsure: str = ""
     """Which approvals count for nobody else, because it is not known whose they are; "": all are known."""
+    declined_minutes: int = 0
+    """For how long its scope is held if somebody declines it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,10 @@ class Identity:
         if person is not None:
             return person
         if expired is not None:
-            raise _unknown(f"the token of {expired} has expired: make a new one by `shunter token add`")
-        raise _unknown("this token is unknown: `shunter token list` lists the persons that have a token")
+            raise _unknown(
+                f"the token of {expired} has expired: make a new one by `shunter token add NAME --tokens FILE`"
+            )
+        raise _unknown("this token is unknown: `shunter token list --tokens FILE` lists the persons that have a token")
 
 
 def csrf_of(name: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from shunter.app.access.process_log import A_MINUTE, KINDS, Repeats
+from shunter.app.access.process_log import A_MINUTE, KINDS, Repeats, is_for_operators
 
 
 def record(text: str, minute: int, *values: object) -> logging.LogRecord:
@@ -23,6 +23,13 @@ def test_what_repeats_is_counted_and_other_things_are_shown() -> None:
     assert repeats.filter(second)
     assert first.getMessage() == "it is late (80 more like this in the minute before)"
     assert second.getMessage() == "it is late"
+
+
+def test_a_librarys_hint_to_its_developers_is_not_shown() -> None:
+    hint = record("Task %r ran for 0.6s. It is blocking the event loop -- likely a tight sync loop", 1)
+    assert is_for_operators(hint)
+    hint.name = "kafka.net.selector"
+    assert not is_for_operators(hint)
 
 
 def test_many_kinds_are_bounded_too() -> None:

@@ -233,6 +233,28 @@ def test_an_observation_that_hangs_gets_old(tmp_path: Path) -> None:
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+def test_a_cluster_that_answers_again_is_not_said_to_be_silent(tmp_path: Path) -> None:
+    """Found by hand: the message that a cluster answers again said why nobody drove it: no broker answers, five times."""
+    yard = Yard(Clock(), answers=False)
+
+    async def story(life: Life) -> None:
+        await life.until(lambda: life.keeper.known.idle_why != "")
+        life.keeper.known.unanswered = True
+        await life.look()
+        assert stands(life).doing == "this service does not drive the cluster, which does not answer"
+        life.keeper.parts = replace(life.keeper.parts, drive_again_s=3600.0)
+        yard.answers = True
+        life.keeper.known.unanswered = True
+        await life.look()
+        (back,) = [each for each in life.events if each.kind == "cluster-back"]
+        assert back.facts["doing"] in (
+            "this service does not drive the cluster: its executor is being started",
+            "this service moves nothing",
+        )
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_done(tmp_path: Path) -> None:
     yard = Yard(Clock(), answers=False)
 
@@ -243,6 +265,10 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
             "the pause of yard is kept, and its moves under way are paused once this service drives it: no broker answers"
         )
         assert "is paused" not in done.text
+        (event,) = [each for each in life.events if each.kind == "pause-all"]
+        assert event.text == f"anna: {done.text}"
+        assert event.facts["situation"] == stands(life).headline
+        assert (event.facts["severity"], event.facts["doing"]) == (stands(life).severity.value, stands(life).doing)
         told = life.desk.preview(order(OrderKind.PAUSE), "anna")
         assert (told.text, told.moves, told.bytes) == (f"Then {done.text}", 0, 0)
         notes = " | ".join(stands(life).notes)

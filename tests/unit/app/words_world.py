@@ -125,6 +125,17 @@ class LockedTopic(WordsTopic):
         with self._lock:
             super().write(batch, now_ms)
 
+    def take_again(self, mine: WordsDriver) -> None:
+        self._lock.acquire()
+        try:
+            self._lock, outer = contextlib.nullcontext(), self._lock  # type: ignore[assignment]
+            try:
+                super().take_again(mine)
+            finally:
+                self._lock = outer
+        finally:
+            self._lock.release()
+
 
 @dataclass
 class Claim:

@@ -89,7 +89,7 @@ def test_bootstrap_servers_are_a_list_or_a_text_with_commas(form, free_port):
     servers = [f"127.0.0.1:{free_port}", f"localhost:{free_port}"]
     with pytest.raises(DriverError) as refused:
         take_inventory({"bootstrap_servers": form(servers)})
-    told = "; ".join(f"{server} refuses connections: nothing listens there" for server in servers)
+    told = f"each of {', '.join(servers)} refuses connections: nothing listens there"
     assert str(refused.value) == f"no broker answers: {told}"
 
 

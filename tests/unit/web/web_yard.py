@@ -134,7 +134,7 @@ class Yard:
     async def proposals(self, cluster: str, *, ended: bool) -> tuple[KeptProposalView, ...]:
         open_states = (ProposalState.WAITING, ProposalState.APPROVED, ProposalState.STARTING, ProposalState.RUNNING)
         found = [each for each in self.kept[cluster] if ended or each.state in open_states]
-        return tuple(KeptProposalView(each, 1, 5_400_000) for each in reversed(found))
+        return tuple(KeptProposalView(each, 1, 5_400_000, declined_minutes=1_440) for each in reversed(found))
 
     async def timeline(self, search: EventSearch) -> TimelineView:
         cluster, since_ms, until_ms, most, before, kind, who = search

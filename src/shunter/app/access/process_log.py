@@ -39,11 +39,17 @@ class Repeats(logging.Filter):
         return True
 
 
+def is_for_operators(record: logging.LogRecord) -> bool:
+    """Whether a record is not kafka-python's hint to its developers that one of its own tasks took 0.1 s."""
+    return not (record.name.startswith("kafka.") and "blocking the event loop" in str(record.msg))
+
+
 def log_to_stderr() -> None:
     """Show warnings and errors, each kind a few times a minute."""
     handler = logging.StreamHandler(sys.stderr)
     formatter = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
     formatter.converter = time.gmtime
     handler.setFormatter(formatter)
+    handler.addFilter(is_for_operators)
     handler.addFilter(Repeats())
     logging.getLogger().addHandler(handler)

@@ -106,6 +106,7 @@ class Known:
     def observed(self, observation: ClusterObservation, moves: tuple[MoveView, ...]) -> bool:
         """Note an observation; returns whether the one before failed."""
         silent = self.reach is Reach.SILENT
+        self.idle_why = "" if self.unanswered else self.idle_why  # It answers: its executor is being started.
         self.reach, self.reach_why, self.unanswered = Reach.ANSWERS, "", False
         self.observation, self.moves = observation, moves
         return silent

@@ -20,6 +20,7 @@ from shunter.app.service.commands import TURNS, command_for, commands_for
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
+    event_of_all,
     kept_here,
     preview_of_switch,
     preview_of_turn,
@@ -450,9 +451,6 @@ class OrderDesk:
             switch = KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
             thrown.append((keeper, switch))
         done = told_paused(order.cluster, keepers, theirs)
-        event = HistoryEvent(
-            0, order.cluster, now_ms, "pause-all", f"{signature.who}: {done.text}", "", signature.who, signature.comment
-        )
         # The switch is in force in this process before anything is awaited.
         turns = [keeper.turn(switch) for keeper, switch in thrown]
         moving = [(keeper, switch) for keeper, switch in thrown if keeper.driving is not None]
@@ -484,11 +482,13 @@ class OrderDesk:
                 undone.append(trouble)
         if pausing:
             await asyncio.wait(pausing, timeout=SWITCH_WITHIN_S)
-            said = [task.result() if task.done() else ("being paused", True) for task in pausing]
-            done = done._replace(text=f"{done.text} ({'; '.join(told for told, _paused in said)})")
+            said = [task.result() for task in pausing if task.done()]
+            more = f" ({'; '.join(told for told, _paused in said)})" if said else ""
+            done = done._replace(text=f"{done.text}{more}")
             undone += [told for told, paused in said if not paused]
         troubles = "".join(f". {each[0].upper()}{each[1:]}" for each in undone if each not in done.text)
         done = OrderDone(f"{done.text}{troubles}", undone=(*done.undone, *undone))
+        event = event_of_all("pause-all", order, signature, keepers, now_ms, done)
         try:
             await self._records.write(StoreBatch(events=(event,), answer=_answer(order, signature, event, done)))
         except StoreFailed as error:
@@ -509,7 +509,6 @@ class OrderDesk:
         lifted = [(keeper, switch._replace(lifted=True, unsent=False, who=signature.who)) for keeper, switch in held]
         done = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
         now_ms = keepers[0].parts.clock.now_ms()
-        event = HistoryEvent(0, order.cluster, now_ms, "resume-all", "", "", signature.who, signature.comment)
         local = [switch.unsent or keeper.known.unanswered for keeper, switch in held]
         written = await asyncio.gather(
             *(_lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
@@ -520,7 +519,7 @@ class OrderDesk:
             raise OrderRefused(Refusal.STORE, "; ".join(failed))
         if failed:
             done = OrderDone(f"{done.text}. But {'; '.join(failed)}", undone=(*done.undone, *failed))
-        event = replace(event, text=f"{signature.who}: {done.text}")
+        event = event_of_all("resume-all", order, signature, keepers, now_ms, done)
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
         with contextlib.suppress(StoreFailed):
             await self._records.write(batch)

@@ -11,12 +11,21 @@ from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
 from shunter.core.keeper.cluster_facts import ServiceRole
-from shunter.core.keeper.situation import STARTS, why_refused, why_unobserved
+from shunter.core.keeper.situation import STARTS, situation, why_refused, why_unobserved, worst
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
-from shunter.model.service import IntentKind, OrderDone, OrderKind, OrderRefused, Refusal, ServiceOrder
+from shunter.model.service import (
+    HistoryEvent,
+    IntentKind,
+    OrderDone,
+    OrderKind,
+    OrderRefused,
+    Refusal,
+    ServiceOrder,
+    Signature,
+)
 from shunter.views.execution import OPEN_STATES
 from shunter.views.service import OrderPreview
 
@@ -203,3 +212,16 @@ def driven(keeper: ClusterKeeper) -> Driving:
         why = keeper.facts().idle_why or STARTS
         raise OrderRefused(Refusal.UNREACHABLE, f"this service does not drive {keeper.name} now: {why}")
     return keeper.driving
+
+
+def event_of_all(
+    kind: str, order: ServiceOrder, signature: Signature, keepers: Sequence[ClusterKeeper], now_ms: int, done: OrderDone
+) -> HistoryEvent:
+    """The event of an order to all clusters, or to one as a whole, with how the worst of them stands."""
+    stands = [(each.name, situation(each.facts())) for each in keepers]
+    worst_of_all = worst(each.severity for _name, each in stands)
+    name, stand = next((name, each) for name, each in stands if each.severity is worst_of_all)
+    of = f"{name}: " if len(keepers) > 1 else ""
+    facts = {"severity": stand.severity.value, "situation": f"{of}{stand.headline}", "doing": f"{of}{stand.doing}"}
+    text = f"{signature.who}: {done.text}"
+    return HistoryEvent(0, order.cluster, now_ms, kind, text, "", signature.who, signature.comment, facts=facts)

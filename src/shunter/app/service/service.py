@@ -238,7 +238,7 @@ def _journal_named(keeper: ClusterKeeper) -> str:
 def _viewed(proposal: KeptProposal, keeper: ClusterKeeper) -> KeptProposalView:
     rails, least_ms = keeper.policy.rails, _least_ms(proposal, keeper.cluster)
     given, why = approvals(proposal.votes, rails.people), unsure(proposal.votes, rails.people)
-    return KeptProposalView(proposal, rails.approvals, least_ms, given, why)
+    return KeptProposalView(proposal, rails.approvals, least_ms, given, why, rails.declined_minutes)
 
 
 def _least_ms(proposal: KeptProposal, cluster: KeptCluster) -> int | None:

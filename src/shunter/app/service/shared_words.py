@@ -132,10 +132,23 @@ class SharedWords:
             raise StoreFailed(told, retriable=True)
         topic = self._topic
         try:
-            await self._called(lambda: topic.write(batch, now_ms), WRITTEN_WITHIN_S)
+            try:
+                await self._called(lambda: topic.write(batch, now_ms), WRITTEN_WITHIN_S)
+            except TopicFenced:
+                await self._write_again(batch, now_ms)
         except ShunterError as error:
             self.place, self.why, self.fenced = WordsPlace.UNREAD, str(error), isinstance(error, TopicFenced)
             raise StoreFailed(str(error), retriable=True) from error
+
+    async def _write_again(self, batch: StoreBatch, now_ms: int) -> None:
+        """Write a batch whose transaction was refused as a whole, unless another service has taken the words."""
+        topic = self._topic  # Opened anew.
+
+        def work() -> None:
+            topic.take_again(self._mine)
+            topic.write(batch, now_ms)
+
+        await self._called(work, WRITTEN_WITHIN_S)
 
     def let_go(self) -> None:
         """The claim is gone: another service may write from now on."""

@@ -100,7 +100,7 @@ def proposals(service: ServiceClient, cluster: str, *, ended: bool, output: str)
         rows = [
             {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
         ]
-        show_rows(output, rows, told_proposal)
+        show_rows(output, rows, lambda row: told_proposal(row, when=" when it was planned"))
         if not rows and output == "text":
             click.echo("no proposal waits or runs")
         return int(ExitCode.DONE)
@@ -114,12 +114,12 @@ def _bound(row: Any) -> str:
     return "" if least is None else f" (any plan that reaches all of it copies at least {told_bytes(least)})"
 
 
-def told_proposal(row: Any) -> str:
+def told_proposal(row: Any, when: str = "") -> str:
     """A proposal: what it would copy and why, what it waits for, and how it ended."""
     size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
     lines = [f"{row['id']} {row['state']}: {size} at the most", *(f"  {each}" for each in row["reasons"])]
     lines += [f"  waits: {each}" for each in row["held_back"]]
-    lines += [f"  left undone: {each}" for each in row["undone"]]
+    lines += [f"  left undone{when}: {each}" for each in row["undone"]]
     return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])
 
 

@@ -22,7 +22,7 @@ from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import is_down, told_debts
 from shunter.core.executor.waits import ENDLESS
-from shunter.model.execution import ThrottleKey
+from shunter.model.execution import Direction, ThrottleKey
 
 COUNTED = 200
 """The pace is taken from this many of the moves that ended last, if there are no bytes to estimate the end by."""
@@ -72,6 +72,9 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, f"no end: {held}")
     if state.cluster.silent_since_ms is not None:
         return Ending(None, "the cluster does not answer")
+    if all(move.direction is not Direction.FORWARD and not _left(state, meter, move) for move in going):
+        # How fast moves ended that copied says nothing about these.
+        return Ending(None, "; ".join(told for told in ("nothing is left to copy", held) if told))
     found = _estimate(state, meter, going, now_ms, others)
     counts_bytes = found is not None and found.remaining_bytes > 0
     if counts_bytes and (still_ms := _standing_still_ms(state, meter)) is not None:
@@ -87,6 +90,11 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         late = "the end is overdue" if counts_bytes else "the last copies are about to be in sync"
         return Ending(None, "; ".join(told for told in (late, held) if told))
     return Ending(found, held)
+
+
+def _left(state: ExecutorState, meter: Meter, move: Move) -> int:
+    """Bytes that a move has still to copy."""
+    return sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
 
 
 def _together(between: Estimate, within: Estimate) -> Estimate:

@@ -119,9 +119,8 @@ def _uneven_log_dirs(sighting: Sighting, policy: KeeperPolicy, holding: Collecti
         subject = Subject(Condition.LOG_DIR_BAND, f"broker {broker}")
         if outside(least, most, watch.end if subject in holding else watch.begin):
             told = f"filled {least:.2f} to {most:.2f} times as much as their mean"
-            band = f"threshold {1 - watch.begin:.2f} to {1 + watch.begin:.2f}"
-            if watch.end != watch.begin:
-                band += f", ends within {1 - watch.end:.2f} to {1 + watch.end:.2f}"
+            within = not outside(least, most, watch.begin)
+            band = _band(within, *((1 - each, 1 + each) for each in (watch.begin, watch.end)))
             text = f"log dirs of broker {broker} are {told} ({band})"
             yield Sign(subject, text, (broker,))
 
@@ -283,20 +282,26 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
-            band = _threshold(begun, ended, at, column)
             if goal.members[at] and not low - ROUNDING <= loads[at] <= high + ROUNDING:
-                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label} ({band}{by_model})"
+                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label} ({_threshold(loads[at], begun, ended, at, column)}{by_model})"
                 yield Sign(subject, text, (broker,), side=ABOVE if loads[at] > high else BELOW)
             elif goal.members[at] and not low - ROUNDING <= leading[at] <= high + ROUNDING:
-                text = f"broker {broker} leads {leading[at]:.2f} of the mean now, and not as preferred ({band})"
+                text = f"broker {broker} leads {leading[at]:.2f} of the mean now, and not as preferred ({_threshold(leading[at], begun, ended, at, column)})"
                 yield Sign(subject, text, (broker,), side=ABOVE if leading[at] > high else BELOW)
 
 
-def _threshold(begun: Targets, ended: Targets, at: int, column: int) -> str:
-    """The threshold of a broker, and where the condition ends again: the same words whether it held before or not."""
+def _threshold(value: float, begun: Targets, ended: Targets, at: int, column: int) -> str:
+    """The threshold of a broker, and where the condition ends again."""
     outer, inner = ((goal.low[at, column], goal.high[at, column]) for goal in (begun, ended))
+    return _band(outer[0] - ROUNDING <= value <= outer[1] + ROUNDING, outer, inner)
+
+
+def _band(within: bool, outer: tuple[float, float], inner: tuple[float, float]) -> str:
+    ends = f"ends within {inner[0]:.2f} to {inner[1]:.2f}"
     told = f"threshold {outer[0]:.2f} to {outer[1]:.2f}"
-    return told if outer == inner else f"{told}, ends within {inner[0]:.2f} to {inner[1]:.2f}"
+    if within:
+        return f"again within its {told}, but the condition {ends}"
+    return told if outer == inner else f"{told}, {ends}"
 
 
 def _led_now(sighting: Sighting) -> Floats:

@@ -318,7 +318,9 @@ def _doing(facts: ClusterFacts) -> str:
         return f"{_stands_by(facts)}{theirs}; this service takes over once that process has ended"
     if facts.role is ServiceRole.OBSERVES:
         return f"{OBSERVED}; {opened} of the journal open when last observed" if opened else OBSERVED
-    told = f"this service does not drive the cluster: {facts.idle_why or STARTS}"
+    # The headline says why the cluster does not answer.
+    silent = facts.reach is Reach.SILENT and facts.idle_why == facts.reach_why
+    told = f"this service does not drive the cluster{', which does not answer' if silent else f': {facts.idle_why or STARTS}'}"
     if not opened:
         return told
     if facts.reach is Reach.ANSWERS:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any
 
+from shunter.core.wording import named
 from shunter.errors import DriverError
 
 WITHIN_S = 3.0
@@ -79,8 +80,19 @@ def probe(servers: Sequence[str], protocol: str) -> list[str]:
         suspects = (server for server, found in asked.items() if not found.done())
         _silent.update(dict.fromkeys(suspects, time.monotonic() + SILENT_FOR_S))
         return [server for server, found in asked.items() if found.done() and found.result() is None]
-    told = "; ".join(f"{server} {found.result()}" for server, found in asked.items())
+    told = told_each({server: found.result() or "" for server, found in asked.items()})
     raise NoBrokerAnswers(f"no broker answers: {told}", retriable=True)
+
+
+def told_each(reasons: Mapping[str, str]) -> str:
+    """What is wrong with each of some servers; a reason that several share is told once."""
+    alike: dict[str, list[str]] = {}
+    for server, reason in reasons.items():
+        alike.setdefault(reason, []).append(server)
+    return "; ".join(
+        f"{servers[0] if len(servers) == 1 else f'each of {named(servers)}'} {reason}"
+        for reason, servers in alike.items()
+    )
 
 
 def look_at(servers: Sequence[str], protocol: str) -> dict[str, str | None]:

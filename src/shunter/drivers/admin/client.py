@@ -17,7 +17,7 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from shunter.drivers.admin.answers import check_described, translated
-from shunter.drivers.admin.bootstrap_probe import answering, is_silent, look_at, servers_of
+from shunter.drivers.admin.bootstrap_probe import answering, is_silent, look_at, servers_of, told_each
 from shunter.drivers.security.bearer_tokens import BearerTokens
 from shunter.errors import DriverError
 from shunter.formats.client_properties import TLS
@@ -307,7 +307,7 @@ def _why_not(configuration: Mapping[str, Any], error: Exception, overheard: Sequ
         failed = translated("connecting", "", error)
         if isinstance(error, kafka_errors.KafkaTimeoutError):
             found = look_at(servers_of(configuration), protocol)
-            each = "; ".join(f"{server} {reason or 'takes connections'}" for server, reason in found.items())
+            each = told_each({server: reason or "takes connections" for server, reason in found.items()})
             return DriverError(
                 f"connecting: no broker told its cluster in time (security.protocol {protocol}): {each}{last}",
                 retriable=True,

@@ -124,6 +124,22 @@ class WordsTopic:
             raise
         return self._words()
 
+    def take_again(self, mine: WordsDriver) -> None:
+        """Become the only writer again, if no other service took the topic since this one did.
+
+        A transaction that runs out of time in an outage fences its producer, as another service would.
+
+        Raises:
+            TopicFenced: another service has taken the topic.
+            DriverError: it can't be read.
+        """
+        self.read()
+        if self.driver == mine:
+            self._topic.guarded("taking", self._topic.fence)
+            self.read()
+        if self.driver != mine:
+            raise TopicFenced(f"{self._topic.place}: another service took it over", retriable=False)
+
     def _nobody_wrote(self) -> bool:
         """Whether it is certain that no service ever took the topic."""
         try:

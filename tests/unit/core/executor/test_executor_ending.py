@@ -15,6 +15,7 @@ from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
 from shunter.model.execution import (
     CommandKind,
+    Direction,
     ExecutionOptions,
     ObservedPartition,
     ObservedTopic,
@@ -145,6 +146,18 @@ def test_copies_that_stand_still_have_no_end_and_no_rate() -> None:
     state.cluster.sizes[10, T0] = ReplicaSize(310_000, "/d")
     meter.sample(state, 64_000, {(10, T0)})
     assert when_it_ends(state, meter, 64_000, {}).estimate is not None, "bytes come again"
+
+
+@pytest.mark.parametrize("direction", [Direction.STOP, Direction.BACK])
+def test_turned_moves_that_copy_nothing_have_no_end_by_the_pace_of_copies(direction: Direction) -> None:
+    """Found by hand: moves that were told to stop had 3 min 21 s left, and ended within 3 s."""
+    state, meter = copying(8, size=600_000)
+    for number, move in enumerate(state.moves.values()):
+        if number < 6:
+            move.ended, move.step = MoveEnd(Outcome.DONE, "", 1_000 * number), None
+        else:
+            move.direction = direction
+    assert ending(state, meter) == Ending(None, "nothing is left to copy")
 
 
 def test_copies_stand_still_only_since_they_began() -> None:

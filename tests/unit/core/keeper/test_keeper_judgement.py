@@ -113,6 +113,17 @@ class TestLasting:
         assert {each.since_ms for each in judged.holding} == {None}
 
 
+def test_a_figure_that_is_within_its_threshold_again_is_told_as_such() -> None:
+    """Found by hand: `carries 0.98 (threshold 0.80 to 1.20, ends within 0.79 to 0.96)` read as if nothing were wrong."""
+    policy = only(Condition.REPLICAS_BAND)
+    memory = look(cluster(LOPSIDED), policy).memory
+    judged = look(cluster({"t": [[1]] * 23 + [[2]] * 20 + [[3]] * 17}), policy, memory)
+    assert held(judged)["replicas-band broker 1"] == (
+        "broker 1 carries 1.15 of the mean in replicas (again within its threshold 0.80 to 1.20, but the condition ends "
+        "within 0.90 to 1.10)"
+    )
+
+
 def test_a_figure_between_the_two_bounds_holds_on_and_does_not_begin() -> None:
     policy = only(Condition.LOG_DIR_FULL)
 

@@ -56,7 +56,7 @@ export function Decide({ name, view, situation, who }) {
   const decides = (verb) => ({ ...taken(verb, situation, who), comment: true });
   return html`<${Order} label="Approve" kind="primary" title="Approve: ${words(each.scope)}" ...${decides("approve")} give=${(comment) => order(name, "approve", { proposal: each.id, comment })}>
       ${count(each.moves, "replica")}, ${bytes(each.bytes)}, are copied. The plan can be paused, stopped and rolled back at any moment.${view.wanted_votes > 1 ? ` ${view.wanted_votes} people have to approve it; ${view.given_votes} did.${view.unsure ? ` ${capital(view.unsure)}.` : ""}` : ""}</${Order}>
-    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { proposal: each.id, comment })}>Nothing is moved, and nothing of this kind is proposed for a while.</${Order}>`;
+    <${Order} label="Decline" title="Decline: ${words(each.scope)}" ...${decides("decline")} give=${(comment) => order(name, "decline", { proposal: each.id, comment })}>${view.declined_minutes ? `Nothing is moved, and nothing of scope ${each.scope} begins by itself for ${duration(view.declined_minutes * 60_000)}, or until somebody lifts that hold.` : "Nothing is moved. It may be proposed again."}</${Order}>`;
 }
 
 function Proposal({ name, view, situation, who, opened, meant }) {
@@ -72,7 +72,7 @@ function Proposal({ name, view, situation, who, opened, meant }) {
     <${Cost} view=${view} />
     ${each.held_back.length > 0 && each.state !== "done" && html`<p class="banner watch">Blocked: <${Said} text=${each.held_back.join("; ")} /></p>`}
     ${each.votes.length > 0 && html`<ul class="approvals">${each.votes.map((vote) => html`<li>${vote.approves ? "approved" : "declined"} by <strong>${vote.who}</strong> <${Moment} at=${vote.at_ms} />${vote.comment && html`: “${vote.comment}”`}</li>`)}</ul>`}
-    ${each.undone.length > 0 && html`<details><summary>What the plan leaves undone (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li><${Said} text=${why} /></li>`)}</ul></details>`}
+    ${each.undone.length > 0 && html`<details><summary>What the plan leaves undone, as of when it was made (${each.undone.length})</summary><ul>${each.undone.map((why) => html`<li><${Said} text=${why} /></li>`)}</ul></details>`}
     ${each.brokers.length > 0 && html`<${Drawer} kind="" title="Before and after" open=${opened}>${() => html`<${BeforeAfter} brokers=${each.brokers} id=${each.id} />`}</${Drawer}>`}
     <${Drawer} kind="" title="Partitions that change">${() => html`<${Partitions} name=${name} id=${each.id} />`}</${Drawer}></article>`;
 }
