@@ -505,13 +505,12 @@ class ClusterKeeper(ClusterWords):
 
     async def _left(self, holder: str, why: str) -> None:
         """Note that this service does not drive the cluster: another process does (`holder`), or why none does."""
-        new = why and self.known.idle_why != why
-        told, since_ms = self.known.left(holder, why)
+        now_ms = self.parts.clock.now_ms()
+        told, since_ms = self.known.left(holder, why, now_ms)
         drove = self._told("driver" if since_ms is None else "driver-lost", told, since_ms)
         lost = await self.drop_unsent() if holder else ""
-        undriven = f"nothing can be carried out in {self.name}: {why}" if new else ""
         unsent = "pause-not-sent" if self.lost_pause else "resume-not-sent"
-        await self.note(*drove, *self._told(unsent, lost), *self._told("not-driven", undriven))
+        await self.note(*drove, *self._told(unsent, lost), *self._told("not-driven", self.known.undriven(now_ms)))
         self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:

@@ -17,6 +17,8 @@ from shunter.views.keeper_picture import facts_of_execution
 from shunter.views.service import EXTERNAL, UNKNOWN, ClusterCounts, MoveView
 
 RESUME = OrderKind.RESUME
+UNSURE_MS = 20_000
+"""For so long a failure says nothing about who drives: a broker that died is named for up to 18 s."""
 STALE_LOOKS, LOOK_S = 3, 60.0
 """An observation is old after this many times the time between two, and the time that one may take."""
 
@@ -47,6 +49,10 @@ class Known:
     """This service, in a sentence."""
     drives_since_ms: int | None = None
     """Since when this service drives the cluster; None: it does not."""
+    undriven_ms: int | None = None
+    """Since when it is not known who drives; None: it is known."""
+    told_why: str = ""
+    """The last reason that was told for that."""
     reach: Reach = Reach.UNSEEN
     reach_why: str = ""
     silent_since_ms: int = 0
@@ -72,11 +78,17 @@ class Known:
         self.held_by, self.idle_why, self.unanswered, self.drives_since_ms = "", "", False, now_ms
         return f"{self.me} drives {self.name}" + (f"; before, {former} did" if former else "")
 
-    def left(self, holder: str, why: str) -> tuple[str, int | None]:
+    def left(self, holder: str, why: str, now_ms: int) -> tuple[str, int | None]:
         """Note that this service does not drive the cluster: another process does (`holder`), or why none does.
 
         Returns what is new about who drives, in a sentence, and since when this service drove until now.
         """
+        if holder or not why:
+            self.undriven_ms, self.told_why = None, ""
+        elif self.undriven_ms is None:
+            self.undriven_ms = now_ms
+        if self.held_by and self._is_unsure(now_ms):
+            return "", None  # One question failed: as far as is known, that process still drives it.
         before, self.held_by, self.idle_why = self.held_by, holder, why
         since_ms, self.drives_since_ms = self.drives_since_ms, None
         if since_ms is not None:
@@ -85,6 +97,17 @@ class Known:
                 since_ms,
             )
         return (f"{holder} drives {self.name}; {self.me} stands by" if holder not in ("", before) else ""), None
+
+    def undriven(self, now_ms: int) -> str:
+        """Why nobody has driven the cluster for a while, as far as is known, if that is new; "": it is not."""
+        if self.undriven_ms is None or self._is_unsure(now_ms) or self.idle_why == self.told_why:
+            return ""
+        self.told_why = self.idle_why
+        return f"nothing can be carried out in {self.name}: {self.idle_why}"
+
+    def _is_unsure(self, now_ms: int) -> bool:
+        """Whether others may drive it all the same. Where no broker answers, nobody does."""
+        return self.undriven_ms is not None and now_ms - self.undriven_ms < UNSURE_MS and not self.unanswered
 
     def view(self, view: ExecutionView | None, counts: ClusterCounts) -> None:
         """Note a view of the execution; what ended and was copied since the last view is counted."""

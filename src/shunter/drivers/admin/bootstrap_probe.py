@@ -172,7 +172,7 @@ def _judge(answer: bytes, host: str, port: int) -> str | None:
         return "is ZooKeeper's port: name a broker's"
     if len(answer) < 14 or answer[4:8] != b"\0\0\0\1":
         return (
-            "is not a Kafka broker: it hung up on a question that every broker answers"
+            "hung up on a question that every broker answers: it is none, or it was just ending"
             if not answer
             else (f"is not a Kafka broker: it answers {answer[:20]!r}")
         )

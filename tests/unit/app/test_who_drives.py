@@ -1,0 +1,33 @@
+"""Who drives a cluster, as a service knows it: one question that failed says nothing about that."""
+
+from __future__ import annotations
+
+from shunter.app.service.known import UNSURE_MS, Known
+
+THEM = "process 7 on other (lease x)"
+FAILED = "making topic __shunter_journal: the connection failed"
+
+
+def test_a_standby_whose_question_failed_once_stands_by() -> None:
+    """An outsider's find: three seconds after a broker died, a pager heard that nothing can be carried out."""
+    known = Known("prod", 0, "this service")
+    known.left(THEM, "", 0)
+    for now_ms in (1_000, UNSURE_MS):
+        assert known.left("", FAILED, now_ms) == ("", None)
+        assert (known.held_by, known.idle_why, known.undriven(now_ms)) == (THEM, "", "")
+    now_ms = 1_000 + UNSURE_MS
+    known.left("", FAILED, now_ms)
+    assert (known.held_by, known.idle_why) == ("", FAILED)
+    assert known.undriven(now_ms) == f"nothing can be carried out in prod: {FAILED}"
+    assert known.undriven(now_ms) == "", "told once"
+
+
+def test_a_driver_that_lost_its_claim_asks_who_has_it_before_it_says_that_nobody_drives() -> None:
+    known = Known("prod", 0, "this service")
+    known.driven("", 0)
+    told, since_ms = known.left("", "the claim was lost", 5_000)
+    assert (told, since_ms) == ("this service no longer drives prod: the claim was lost", 0)
+    assert known.undriven(5_000) == ""
+    told, _since_ms = known.left(THEM, "", 8_000)
+    assert told == f"{THEM} drives prod; this service stands by"
+    assert known.undriven(100_000) == ""
