@@ -396,7 +396,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
             return "no plan mends this"
         return f"where the cause is {cause.condition.label}: {doing_about(cause, facts)}"
     if facts.role is ServiceRole.STANDBY:
-        return f"decided by who drives the cluster: {facts.driver}"
+        return f"decided by who drives the cluster, by its own observations: {facts.driver}"
     if facts.role is ServiceRole.OBSERVES:
         return OBSERVED
     running, execution = facts.carried_out, facts.execution

@@ -210,7 +210,7 @@ class TestWhatIsTold:
         assert doing_about(BAND, LAB) == "another plan comes first"
         assert doing_about(DRAIN, LAB) == "a plan is proposed after the next observation"
         standby = replace(LAB, role=ServiceRole.STANDBY, driver=THEM, execution=None)
-        assert doing_about(BAND, standby) == f"decided by who drives the cluster: {THEM}"
+        assert doing_about(BAND, standby) == f"decided by who drives the cluster, by its own observations: {THEM}"
 
     def test_a_hold_that_was_lifted_or_has_ended_is_not_told(self) -> None:
         seen = replace(OBSERVED, brokers_down=(3,), conditions=(DEAD._replace(why_no_plan=()),))

@@ -202,10 +202,10 @@ function Prospects({ prospects }) {
 
 function Conditions({ view, name }) {
   const { conditions, prospects } = view;
-  const { figures, role } = view.row.situation;
+  const { figures } = view.row.situation;
   if (figures === "unknown") return html`<section class="panel"><h2>Conditions</h2><${Empty} title="Not known">${name} was not observed yet.</${Empty}></section>`;
   if (!conditions.length && !prospects.length) return html`<section class="panel"><h2>Conditions</h2><${Empty} title="Healthy">No condition of the policy ${figures === "current" ? "holds" : "held when the cluster was last observed"}.</${Empty}></section>`;
-  return html`<section class="panel"><h2>Conditions <small>${number(conditions.length)}</small></h2>${role === "standby" && html`<p class="dim">As this service has observed them itself. Who drives the cluster decides by its own observations.</p>`}${grouped(conditions).map(({ doing, kinds }) => html`<div class="reason" key=${doing}><ul class="conditions">${kinds.map((held) => html`<${Kind} key=${held[0].condition.condition} held=${held} />`)}</ul>
+  return html`<section class="panel"><h2>Conditions <small>${number(conditions.length)}</small></h2>${grouped(conditions).map(({ doing, kinds }) => html`<div class="reason" key=${doing}><ul class="conditions">${kinds.map((held) => html`<${Kind} key=${held[0].condition.condition} held=${held} />`)}</ul>
       ${doing && html`<p class="because"><${Said} text=${/^\S+-\d+ /.test(doing) ? doing : capital(doing)} /></p>`}</div>`)}
     <${Prospects} prospects=${prospects} /></section>`;
 }
