@@ -16,6 +16,7 @@ from shunter.core.executor.throttling.debts import told_debts
 from shunter.core.throttles import told_rates
 from shunter.core.wording import told_bytes, told_ms
 from shunter.model.execution import BOUNDS, Direction, Outcome, ThrottleKey
+from shunter.model.partition import BrokerId
 
 MOST_WHILE_OPEN = 0.999
 
@@ -88,13 +89,19 @@ class ExecutionView:
         A move that is stopped or rolled back changes what is left and not the base. So the share falls only if a plan is
         added, or if bytes have to be copied again; and it is 1 only if no move is open.
         """
-        base, left = self.plan_bytes or self.total_bytes, max(0, self.total_bytes - self.copied_bytes)
+        done, base = self.progress
         if base > 0:
             going = any(self.counts.get(state) for state in OPEN_STATES)
-            return min(MOST_WHILE_OPEN if going else 1.0, max(0, base - left) / base)
+            return min(MOST_WHILE_OPEN if going else 1.0, done / base)
         ended = sum(count for state, count in self.counts.items() if state not in OPEN_STATES)
         everything = sum(self.counts.values())
         return 1.0 if everything == 0 else ended / everything
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """Bytes of the plan that need no copying any more, and all of them. `share` is their ratio."""
+        base = self.plan_bytes or self.total_bytes
+        return max(0, base - max(0, self.total_bytes - self.copied_bytes)), base
 
 
 _VIEW = tuple(each.name for each in fields(ExecutionView))
@@ -187,7 +194,7 @@ def view_execution(
         high_ms=None if guess is None else guess.high_ms,
         held=ending.held,
         rollback_bytes=sum(row.rollback_bytes for row in rows),
-        brokers_down=tuple(sorted(state.cluster.down_since_ms)),
+        brokers_down=tuple(sorted(state.cluster.down_since_ms.keys() | _down(state))),
         silent_ms=0 if state.cluster.silent_since_ms is None else max(1, now_ms - state.cluster.silent_since_ms),
         throttles_left=len(state.throttles),
         owed=told_debts(state.owed()),
@@ -198,6 +205,13 @@ def view_execution(
         lower=told_rates(others or {}),
         added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
     )
+
+
+def _down(state: ExecutorState) -> set[BrokerId]:
+    """Brokers that open moves have to do with and that are not live, as far as the live ones are known."""
+    live = state.cluster.brokers
+    named = {broker for move in state.open_moves() for broker in (*move.original, *move.current, *move.target)}
+    return named.difference(live) if live else set()
 
 
 def told_eta(view: ExecutionView) -> str:

@@ -172,7 +172,8 @@ def told_view(view: ExecutionView) -> str:
     """One line: how much is done, how fast, when it ends."""
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(view.counts.items()))
     added = f" ({told_bytes(view.added_bytes)} added since)" if view.added_bytes else ""
-    copied = f"{told_bytes(view.copied_bytes)} of {told_bytes(view.total_bytes)}{added}"
+    done, base = view.progress
+    copied = f"{told_bytes(done)} of {told_bytes(base)}{added}"
     parts = [f"{view.share:.1%}", counts, copied]
     if view.age_ms >= OLD_MS:
         at = strftime("%H:%M:%S", localtime((view.at_ms - view.age_ms) / 1000))

@@ -134,6 +134,7 @@ def ahead(
     *,
     needs_all: bool = False,
     closed: frozenset[BrokerId] = frozenset(),
+    leader: BrokerId = NO_LEADER,
 ) -> tuple[tuple[Begin, ...], Waits | None]:
     """The steps that an open move has before it, and what it would wait for in the last (None: it reaches its goal).
 
@@ -147,6 +148,7 @@ def ahead(
         min_isr: The live in-sync replicas that have to stay at the least.
         needs_all: See `needed`.
         closed: See `choose`.
+        leader: Who leads now; NO_LEADER: the first live replica does.
 
     Raises:
         InvariantViolation: the steps would not end.
@@ -154,7 +156,8 @@ def ahead(
     steps: list[Begin] = []
     for _ in range(STEPS_AT_MOST):
         isr = tuple(broker for broker in replicas if broker in live)
-        seen = ObservedPartition(replicas, isr, isr[0] if isr else NO_LEADER)
+        leader = leader if leader in isr else isr[0] if isr else NO_LEADER
+        seen = ObservedPartition(replicas, isr, leader)
         chosen = choose(move, seen, live, min_isr, closed=closed)
         if not isinstance(chosen, Begin):
             return tuple(steps), chosen if isinstance(chosen, Waits) else None

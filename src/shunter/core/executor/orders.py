@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import within
 from shunter.core.executor.foresight.hold_ups import can_cancel, told_held_up, told_stuck, told_unsure
-from shunter.core.executor.foresight.stuck import endless_step, stuck, turned_to
+from shunter.core.executor.foresight.stuck import endless_step, ends_with_its_step, stuck, turned_to
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.pausing import paused_within, unheld
 from shunter.core.throttles import CORDONED_LOG_DIRS
@@ -146,6 +146,10 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
     copies = sum(1 for move in moves for _copy in within(state, move))
     given_up = counted(copies, "copy between log dirs is", "copies between log dirs are")
     stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}{_told_fewer(moves)}"
+    late = [each.tp for each in moves if not command.force and ends_with_its_step(state, turned_to(each, direction))]
+    if late:
+        until = f"{'ends' if len(late) == 1 else 'end'} only when what they copy is in sync, because too few former replicas are for a cancel"
+        stays += f"; {len(late)} of them {until} ({named(late)}); `shunter stop --leave` leaves that to the cluster"
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
 
 

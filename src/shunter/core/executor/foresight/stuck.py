@@ -121,7 +121,7 @@ def on_paper(
     assert seen is not None, "a move is taken on only for a partition that was seen"
     whole = bool(state.cluster.needs_all) if needs_all is None else needs_all
     able, least = _able(state, move, seen), state.least_in_sync(move)
-    return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed())
+    return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed(), leader=seen.leader)
 
 
 def why_needed(move: Move, waits: Waits, missing: str) -> str:
@@ -221,7 +221,7 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
     live, min_isr = frozenset(state.cluster.brokers), state.least_in_sync(move)
     step, able = move.step, _able(state, move, seen)
     whole, closed = _needs_all(state, move, seen), state.closed()
-    paper = partial(ahead, live=able, min_isr=min_isr, needs_all=whole, closed=closed)
+    paper = partial(ahead, live=able, min_isr=min_isr, needs_all=whole, closed=closed, leader=seen.leader)
     sources = sources_of(state, move, seen)
     if step is None:
         chosen = choose(move, seen, live, min_isr, closed=closed)
@@ -230,10 +230,9 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
         return chosen if isinstance(chosen, Waits) else paper(move, seen.replicas)[1]
     turned = None if move.turned_at_ms is None else _undone(state, move, seen)
     if isinstance(turned, Waits):
-        adds = move.direction is Direction.STOP and not step.cancels and set(step.before) < set(step.after)
-        if adds and not sources and able >= {*needed_by(step, needs_all=whole)}:
-            return None  # What it adds catches up, and then stays.
-        return Waits(NO_SOURCE, sources, 1) if sources else turned
+        if sources:
+            return Waits(NO_SOURCE, sources, 1)
+        return None if ends_with_its_step(state, move) else turned
     after = step.after if turned is None else turned.after
     late: Replicas = ()
     if not (step if turned is None else turned).cancels:
@@ -250,6 +249,15 @@ def _what_it_waits_for(state: ExecutorState, move: Move) -> Waits | None:
             broker for broker in seen.replicas if broker not in after and broker not in _added_now(state, move)
         )
     return paper(replace(move, step=None), after)[1]
+
+
+def ends_with_its_step(state: ExecutorState, move: Move) -> bool:
+    """Whether a stop waits until what a step adds is in sync, because too few former replicas are for a cancel."""
+    step, seen = move.step, state.cluster.partition(move.tp)
+    if step is None or seen is None or step.cancels or move.direction is not Direction.STOP:
+        return False
+    can_end = _able(state, move, seen) >= {*needed_by(step, needs_all=_needs_all(state, move, seen))}
+    return can_end and isinstance(_undone(state, move, seen), Waits)
 
 
 def _needs_all(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
