@@ -10,6 +10,7 @@ from fake_broker import encoded
 from kio.index import load_response_schema
 from rpc_world import OUR_ID, partition, rpc_world, topic
 
+from lab.simulation.runs import run_seed
 from shunter.core.controller.events import (
     AlterPartitionReceived,
     ControlledShutdownRequested,
@@ -733,3 +734,10 @@ def test_a_message_is_filled_alike_for_all_versions():
         assert encoded(filled(schema, {**values, "error_code": 15, "error_message": "no"}))
     with pytest.raises(KeyError, match="host"):
         filled(load_response_schema(10, 3), {"node_id": 1, "port": 1})
+
+
+@pytest.mark.parametrize("seed", [1, 15])
+def test_handlers_serve_the_clients_of_a_simulated_world(seed):
+    outcome = run_seed(seed)
+    assert outcome.violation is None
+    assert outcome.coverage.counts["operation", "odd_creation"] + outcome.coverage.counts["operation", "odd_growth"]

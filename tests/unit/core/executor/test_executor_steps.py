@@ -1,15 +1,15 @@
-"""When the cluster is asked for a step, which step an answer belongs to, and what ends a step if brokers are late."""
+"""Steps: when the cluster is asked for one, what is observed meanwhile, and what ends one if brokers are late."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked, until_begun
+from apache_yard import SIZE, LateRig, Rig, Yard, go_on, until, until_asked, until_begun
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.judgement import LAG_MS, PATIENCE
-from shunter.core.executor.ready import AlterReassignments, JournalBatch
+from shunter.core.executor.ready import AlterReassignments, JournalBatch, ObserveLogDirs, PlanReply
 from shunter.core.executor.step_status import Standing
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
@@ -391,3 +391,41 @@ def test_a_stop_keeps_an_addition_that_died_where_an_original_is_gone_or_dead_an
     gone = stopped_amid(3, kill=(4,), original=(1, 2, 3), target=(4, 5, 6))
     assert gone.yard.partitions[T0].replicas == (1, 3, 4, 5)
     assert reason_of(gone) == "stopped where it stands; broker 4 stays, although out of sync"
+
+
+def test_a_plan_of_unknown_topics_is_answered() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    token = rig.submit(("never", 0, ()))
+    rig.settle(rounds=30)
+    reply = rig.replies[token]
+    assert isinstance(reply, PlanReply)
+    assert "no topic never" in str(reply.error)
+
+
+def test_questions_without_an_answer_are_asked_again_after_a_pause() -> None:
+    rig = Rig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
+    rig.submit(("t", 0, (3, 2)), ("u", 0, (3, 2)))
+    asked = 0
+    for _turn in range(40):
+        while rig.pending:
+            rig.deliver(lost=True)
+            asked += 1
+            assert asked < 200, "each failure asks more than it answers"
+        rig.pass_time(250)
+    assert asked <= 40
+
+
+def test_a_plan_is_judged_by_the_sizes_that_it_asked_for() -> None:
+    rig = Rig(Yard({"t": [(1, 2)], "u": [(4, 5)]}))
+    rig.submit(("t", 0, (3, 2)))
+    until(rig, lambda: _asks_for_sizes(rig) == 1 and bool(rig.core.state.stepping()), 400, "a copy's size is not read")
+    token = rig.submit(("u", 0, (4, 6)))
+    while len(rig.pending) > _asks_for_sizes(rig):
+        rig.deliver(next(i for i, each in enumerate(rig.pending) if not isinstance(each, ObserveLogDirs)))
+    assert _asks_for_sizes(rig) == 1  # The copy's sizes are still asked for, and the plan's not yet.
+    until(rig, lambda: token in rig.replies, 40, "the plan is not answered")
+    assert rig.core.state.moves[TopicPartition("u", 0)].size_bytes == SIZE
+
+
+def _asks_for_sizes(rig: Rig) -> int:
+    return sum(isinstance(each, ObserveLogDirs) for each in rig.pending)

@@ -1,7 +1,8 @@
-"""Shunter's additions to kazoo: TLS sockets for its loop, and messages about failures."""
+"""Shunter's additions to kazoo: TLS sockets for its loop, DIGEST-MD5, a chroot, and messages about failures."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import ssl
@@ -15,11 +16,24 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from test_listener_security import certificate, pem
 
+from lab.simulation.event_loop import ProcessLoop
+from lab.simulation.network import Delays
+from lab.simulation.scheduler import SECOND, Scheduler
+from lab.simulation.zookeeper.session import SimulatedKazoo
+from lab.simulation.zookeeper.tree import Transaction, ZooKeeperTree
 from shunter.drivers.security.tls import TlsContexts
 from shunter.drivers.zookeeper.access import ZooKeeperAccess, _Handler, trouble_of
+from shunter.drivers.zookeeper.client import WatchEvent, WatchKind, ZooKeeperClient
+from shunter.drivers.zookeeper.digest_md5 import DigestMd5
+from shunter.drivers.zookeeper.requests import Create, Put
+from shunter.errors import FormatError
+from shunter.formats.znodes import paths as znodes
 from shunter.model.security.listeners import KeyStore, Secret, TlsSettings, ZooKeeperLogin, ZooKeeperSecurity
 
 SOON, NEVER = 20.0, 0.2
+CHROOT = "/yards/east"
+OURS, FOREIGN = b"ours", b"foreign"
+CHALLENGE = b'realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",qop="auth",algorithm=md5-sess,charset=utf-8'
 
 
 @pytest.fixture
@@ -197,3 +211,117 @@ def test_a_session_is_counted_from_the_sending_of_the_last_request_that_was_answ
     sent(-2, 112.0)
     assert heard(2, 113.0) == 102.0
     assert heard(-2, 119.0) == 112.0, "a ping counts too"
+
+
+class Place:
+    """A ZooKeeper with a foreign cluster at its root, and a client whose cluster is below the chroot."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler(1)
+        self.tree = ZooKeeperTree(lambda _: None)
+        self.operator = self.tree.open_session()
+        self.loop = ProcessLoop(self.scheduler, "client", self._failed)
+        self.client = ZooKeeperClient(f"simulated{CHROOT}", kazoo_client=self._make_kazoo)
+        self.act(Create("/controller", FOREIGN))
+        self.run(self.client.start())
+        self.run(self.client.create_if_absent("/controller", OURS))
+
+    def _make_kazoo(self, **_: object) -> SimulatedKazoo:
+        return SimulatedKazoo(
+            self.scheduler, self.tree, self.loop, Delays(), 9 * SECOND, lambda _: None, lambda *_: None
+        )
+
+    def _failed(self, name, failure):
+        raise AssertionError(name) from failure
+
+    def act(self, *operations):
+        assert isinstance(self.tree.commit(operations, self.operator), Transaction)
+
+    def run(self, work):
+        """Run a coroutine in the process until nothing more happens; return its result."""
+        done = []
+
+        async def hand_over():
+            done.append(await work)
+
+        self.loop.deliver(self.loop.create_task, hand_over())
+        until = self.scheduler.now_us + 3 * SECOND
+        while self.scheduler.step(until):
+            pass
+        return done[0]
+
+    async def beside_ensure(self, act):
+        """Call `act` in each turn of the loop until `ensure` is done; return all results."""
+        ensuring = asyncio.get_running_loop().create_task(self.client.ensure(znodes.PERSISTENT))
+        acting = []
+        while not ensuring.done():
+            acting.append(asyncio.get_running_loop().create_task(act()))
+            await asyncio.wait((ensuring, acting[-1]), return_when=asyncio.FIRST_COMPLETED)
+        return [await each for each in acting]
+
+
+@pytest.fixture
+def place():
+    return Place()
+
+
+def test_the_chroot_and_its_parents_are_created_and_nothing_else_at_the_root(place):
+    assert set(place.tree.children("/")) == {"controller", "yards"}
+    assert place.tree.children("/yards") == ("east",)
+    assert place.tree.get(f"{CHROOT}/brokers/ids") is not None
+
+
+def test_a_read_beside_ensure_stays_below_the_chroot(place):
+    found = place.run(place.beside_ensure(lambda: place.client.get("/controller")))
+    assert {each.data for each in found} == {OURS}
+
+
+def test_a_write_beside_ensure_stays_below_the_chroot(place):
+    place.run(place.beside_ensure(lambda: place.client.multi((Put("/controller", b"written"),))))
+    assert place.tree.get("/controller").data == FOREIGN
+    assert place.tree.get(f"{CHROOT}/controller").data == b"written"
+
+
+def test_a_watch_that_fires_beside_ensure_has_the_path_below_the_chroot(place):
+    heard = []
+    place.client.listen(watches=heard.append)
+    place.run(place.client.get("/controller", watch=True))
+
+    async def change():
+        if not heard:
+            place.act(Put(f"{CHROOT}/controller", OURS))
+        await place.client.sync()
+
+    place.run(place.beside_ensure(change))
+    assert heard == [WatchEvent(WatchKind.CHANGED, "/controller")]
+
+
+def test_the_example_of_the_rfc():
+    login = DigestMd5("chris", "secret", "imap/elwood.innosoft.com", "OA6MHXh6VqTrRk")
+    said = login.response(CHALLENGE).decode()
+    assert "response=d388dad90d4bbd760a152321f2143af7" in said
+    assert 'username="chris",realm="elwood.innosoft.com",nonce="OA6MG9tEQGm2hh",nc=00000001' in said
+    assert login.server_proved(b"rspauth=ea40f60335c427b5527b84dbabcdfffd")
+    assert not login.server_proved(b"rspauth=ea40f60335c427b5527b84dbabcdfffe")
+    assert not login.server_proved(b"")
+
+
+def test_a_server_can_prove_nothing_before_it_was_answered():
+    assert not DigestMd5("chris", "secret").server_proved(b"rspauth=")
+
+
+def test_a_name_with_quotes_is_escaped():
+    assert b'username="o\\"b\\\\r"' in DigestMd5('o"b\\r', "x").response(CHALLENGE)
+
+
+@pytest.mark.parametrize(
+    "challenge",
+    [b"", b"nonce=1", b'nonce="1",algorithm=md5', b'nonce="1",algorithm=md5-sess,qop="auth-int"'],
+)
+def test_another_mechanism_is_refused(challenge):
+    with pytest.raises(FormatError):
+        DigestMd5("chris", "secret").response(challenge)
+
+
+def test_each_login_has_a_nonce_of_its_own():
+    assert DigestMd5("a", "b").response(CHALLENGE) != DigestMd5("a", "b").response(CHALLENGE)
