@@ -32,6 +32,19 @@ def zk(yard):
 
 
 @pytest.fixture
+def corner(zookeeper, chroot):
+    """An empty corner of the ZooKeeper that tests share: its connect string, and a client of it."""
+    clients = KazooClient(zookeeper.connect_string), KazooClient(zookeeper.connect_string + chroot)
+    for client in clients:
+        client.start()
+    clients[0].ensure_path(chroot)
+    yield zookeeper.connect_string + chroot, clients[1]
+    for client in clients:
+        client.stop()
+        client.close()
+
+
+@pytest.fixture
 def tidied(request):
     """A context manager for a shared cluster: it ends a test's executors, and after a failure cleans the cluster up."""
     import tidying
@@ -62,6 +75,14 @@ def shared_kraft(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kraft")
     with KRaftCluster(folder, node_ids=BROKERS, heap_mib=200, properties=HELD_BACK) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark the tests of the shared cluster: `./test` runs them beside those that start clusters of their own."""
+    for item in items:
+        if "shared_yard" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
 
 
 @pytest.hookimpl(wrapper=True)
