@@ -1,7 +1,5 @@
 """A cluster, its journal and its executor as the service meets them, without sockets: they behave, and outlive a service."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """People's words live with the cluster: whoever takes over has them, and whoever has not read them only observes."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Stop, rollback, another target, another controller: case by case; and which targets are refused."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest
@@ -275,7 +273,7 @@ def test_where_a_move_ends_without_shunter(written, phase, found, ends_at, wante
     [
         pytest.param(Phase.MOVING, TOPIC, ReplicaAssignment((2,)), id="somebody has moved it to its target"),
         pytest.param(Phase.MOVING, TOPIC, ReplicaAssignment((3,)), id="somebody has moved it elsewhere"),
-        pytest.param(Phase.MOVING, UUID(int=8), AT_STEP, id="the left_record is of an older topic of that name"),
+        pytest.param(Phase.MOVING, UUID(int=8), AT_STEP, id="the record is of an older topic of that name"),
         pytest.param(Phase.DROPPING, TOPIC, AT_STEP, id="the move is over but for its deletions"),
     ],
 )

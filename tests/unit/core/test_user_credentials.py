@@ -1,7 +1,5 @@
 """What of AlterUserScramCredentials and UpdateFeatures is refused, and what they write; words and codes are Apache's."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 

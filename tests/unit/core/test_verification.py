@@ -1,7 +1,5 @@
 """What is under way, who moves it, and whether a plan has been reached; what is not known is no success."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_REPLICAS, LOG_DIR_RATE

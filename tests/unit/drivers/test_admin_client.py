@@ -1,7 +1,5 @@
 """The Admin client: refusals and unanswered requests, logins, and what the controller's version says."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Channels to fake brokers: order, repeats after a lost connection, bounces, slow brokers, memory."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from contextlib import asynccontextmanager

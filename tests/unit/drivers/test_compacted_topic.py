@@ -1,7 +1,5 @@
 """A compacted topic, and people's words in one: written, read as they were written, bounded; who may say there are none."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NoReturn

@@ -1,7 +1,5 @@
 """The loop around the executor's core, one per cluster and host: order, lost leases, bugs, answers."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """The answers of each family of APIs, in the client's version."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from uuid import UUID
 

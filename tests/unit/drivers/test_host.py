@@ -1,7 +1,5 @@
 """The host of a process: other processes, systemd, the cache, and messages for operators."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket
@@ -25,7 +23,7 @@ from shunter.errors import DriverError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
 PID = 4711
-UNIT = Path(__file__).parents[3] / "packaging" / "systemd" / "shunter-controller.service"
+UNITS = Path(__file__).parents[3] / "packaging" / "systemd"
 
 
 def test_we_live():
@@ -197,10 +195,13 @@ async def test_an_abstract_socket_and_none_at_all() -> None:
 
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd is not here")
-def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
-    text = UNIT.read_text()
-    assert "Type=notify" in text
-    installed = tmp_path / UNIT.name
+@pytest.mark.parametrize(
+    ("name", "kind"), [("shunter-controller.service", "notify"), ("shunter-serve.service", "exec")]
+)
+def test_systemd_finds_nothing_wrong_with_the_unit(name: str, kind: str, tmp_path: Path) -> None:
+    text = (UNITS / name).read_text()
+    assert f"Type={kind}" in text
+    installed = tmp_path / name
     installed.write_text(text.replace("/opt/shunter/bin/shunter", "/bin/true"))
     verified = subprocess.run(["systemd-analyze", "verify", installed], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")

@@ -1,7 +1,5 @@
 """Notifications: requests over HTTP, the forms of the receivers, and that no receiver blocks the service."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import hmac

@@ -1,7 +1,5 @@
 """Refusals on a listener, by logins, networks and ACLs; tests of a secured cluster are in tests/real."""
 
-from __future__ import annotations
-
 import runpy
 from contextlib import asynccontextmanager
 from ipaddress import ip_network

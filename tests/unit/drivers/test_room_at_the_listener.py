@@ -1,7 +1,5 @@
 """The listener's loop: tiers of sockets, watches, the request queue, and each client's share of the room."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Settings of brokers: read in portions and from every broker, and changed when brokers report them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Before an election: whether brokers can be reached and would find the controller, and why not."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import socket

@@ -1,7 +1,5 @@
 """Tokens of SASL OAUTHBEARER: got and renewed by a client, and judged by a listener."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import json

@@ -1,7 +1,5 @@
 """Metadata for many clients at once, quotas on topics (KIP-599), credentials and features, as clients ask."""
 
-from __future__ import annotations
-
 import asyncio
 import struct
 from dataclasses import replace

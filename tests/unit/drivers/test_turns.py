@@ -1,7 +1,5 @@
 """Tasks side by side, calls in threads and Python's collector: the others still get their turn."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import gc

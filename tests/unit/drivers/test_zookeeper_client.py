@@ -1,7 +1,5 @@
 """Shunter's additions to kazoo: TLS sockets for its loop, DIGEST-MD5, a chroot, and messages about failures."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -3,8 +3,6 @@
 No sockets, no time of its own. Leaders take in followers when told to (`catch_up`).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from uuid import UUID

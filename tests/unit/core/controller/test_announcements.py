@@ -1,7 +1,5 @@
 """Requests to brokers: about new replicas and one another, and the broker epoch in them (the KIP's two passes)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

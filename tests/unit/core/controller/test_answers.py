@@ -1,7 +1,5 @@
 """The consequences of errors in brokers' answers, of silence, and of lost connections."""
 
-from __future__ import annotations
-
 import pytest
 from harness import Harness
 

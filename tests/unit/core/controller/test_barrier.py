@@ -1,7 +1,5 @@
 """A broker that answers slowly holds back work about its partitions alone; the order of work about each is kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from uuid import UUID
 

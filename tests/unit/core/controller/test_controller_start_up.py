@@ -1,7 +1,5 @@
 """A start-up: moves that it finds, requests that come before everything is reviewed, and slices of a large cluster."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """Leaders and ISRs: AlterPartition, ElectLeaders, and the scheduled preferred leader election."""
 
-from __future__ import annotations
-
 import pytest
 from beginnings import TP
 from harness import Harness

@@ -1,7 +1,5 @@
 """Brokers that die, come back, bounce or can't be reached, and the offline replicas that others are told of."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

@@ -1,7 +1,5 @@
 """The controller's machine against a fake store and fake brokers: drafts, causes, notices, wake-ups, requests."""
 
-from __future__ import annotations
-
 from beginnings import TP
 from harness import US, Harness, broker
 

@@ -1,7 +1,5 @@
 """The review of a partition: its table is whole, its parts have one order, and everything that happens marks for it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

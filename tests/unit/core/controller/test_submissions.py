@@ -1,7 +1,5 @@
 """Requests and moves that wait: which ones a cancel ends, which ones a pause holds, and when the others go on."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from uuid import UUID
 

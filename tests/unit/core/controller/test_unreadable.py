@@ -1,7 +1,5 @@
 """Znodes that can't be read or written: nothing is decided about them, and everything else goes on."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 from harness import Harness

@@ -3,8 +3,6 @@
 A partition and its reassignment are the simulation's (`SimulatedPartition`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from uuid import UUID
 

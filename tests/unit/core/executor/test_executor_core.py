@@ -1,7 +1,5 @@
 """The promises of the executor's core, one test for each sentence."""
 
-from __future__ import annotations
-
 import pytest
 from apache_yard import SIZE, Rig, Yard
 

@@ -1,7 +1,5 @@
 """The judgement of a step by an observation, and the table of a step's status with every pair of it."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest
@@ -283,7 +281,7 @@ def test_only_an_end_makes_a_move_idle_and_only_a_new_step_takes_it_from_there()
         StepTrigger.GONE,
         StepTrigger.SETTLED,
         StepTrigger.STRANGE,
-    }, "these leave an idle a_move idle"
+    }, "these leave an idle move idle"
     assert [trigger for trigger, after in TABLE[Standing.IDLE].items() if after is not Standing.IDLE] == [
         StepTrigger.BEGUN
     ]

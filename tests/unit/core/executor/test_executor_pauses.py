@@ -1,7 +1,5 @@
 """A pause holds exactly the paused moves, whatever else moves (decision 0206)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What is ahead of a move: its steps played forward, and the ETA of steps that follow one another."""
 
-from __future__ import annotations
-
 import random
 import time
 

@@ -1,7 +1,5 @@
 """Room on disks, and brokers and log dirs that somebody cordons (KIP-1066): what a move may still be given."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

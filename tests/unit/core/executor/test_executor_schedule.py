@@ -1,7 +1,5 @@
 """The rolling schedule's bounds and orders, the throttle's adaptation, log dirs, and the ETA."""
 
-from __future__ import annotations
-
 import pytest
 from apache_yard import SIZE, Rig, Yard, until_asked
 

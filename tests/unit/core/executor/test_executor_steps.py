@@ -1,7 +1,5 @@
 """Steps: when the cluster is asked for one, what is observed meanwhile, and what ends one if brokers are late."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """A move that can't end reports what it waits for and the way out, and the way out exists."""
 
-from __future__ import annotations
-
 import pytest
 from apache_yard import Rig, Yard, until
 

@@ -1,7 +1,5 @@
 """Throttles with brokers that are late, and with other tools that set the same settings."""
 
-from __future__ import annotations
-
 import pytest
 from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
 

@@ -1,7 +1,5 @@
 """What plans aim at by the policy, by sizes or by rates; every cluster comes to rest within its guard rails."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from fnmatch import fnmatchcase

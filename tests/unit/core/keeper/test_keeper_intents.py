@@ -1,7 +1,5 @@
 """Intents that stay, their cordons and previews, the rules of a person's plan, and a person's word against it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Log dirs: out of the band, and full in some days by their growth; which plan mends that."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

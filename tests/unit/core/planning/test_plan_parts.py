@@ -1,7 +1,5 @@
 """The parts of a plan, log dirs within brokers too, each on a cluster that can be checked by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Wishes whatever the balance, and the facts that ruled out each broker where a plan leaves something undone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The order of moves, the makespan and its lower bound; and the best start of a week."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,12 +1,15 @@
-"""`shunter why` over files of a log: in order, over several files, and with what is broken in them."""
+"""The audit log, the process' log and `shunter why` over files of a log: bounded, in order, and with broken lines."""
 
-from __future__ import annotations
-
+import logging
+from contextlib import closing
 from pathlib import Path
 
+import orjson
 import pytest
 from click.testing import CliRunner
 
+from shunter.app.access.audit_log import FILES, MOST_NAMED, REFUSED_A_MINUTE, AuditLine, AuditLog
+from shunter.app.access.process_log import A_MINUTE, KINDS, Repeats, is_for_operators
 from shunter.app.controller.why import read_partition, read_since
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
@@ -14,6 +17,87 @@ from shunter.errors import SettingsError
 from shunter.formats.log_lines import encode_line, read_time, time_text
 from shunter.model.log_line import LogLine
 from shunter.model.partition import TopicPartition
+from shunter.model.service import OrderDone, OrderKind, ServiceOrder, Signature
+
+LINE = AuditLine("anna", "token", "10.0.0.1", "pause")
+
+
+def lines(path: Path) -> list[dict[str, object]]:
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_its_files_are_rotated_and_for_their_owner_alone(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    with closing(AuditLog(path, file_bytes=2_000)) as log:
+        for number in range(200):
+            log.write(LINE, f"done {number}")
+    files = list(tmp_path.iterdir())
+    assert len(files) == FILES
+    assert all(each.stat().st_size <= 2_000 and each.stat().st_mode & 0o777 == 0o600 for each in files)
+    assert lines(path)[-1]["outcome"] == "done 199"
+
+
+def test_a_full_disk_is_told_and_the_line_is_in_the_process_log(caplog: pytest.LogCaptureFixture) -> None:
+    with closing(AuditLog(Path("/dev/full"))) as log, caplog.at_level(logging.ERROR):
+        log.write(LINE, "done")
+    assert "No space left on device" in caplog.text
+    assert '"outcome":"done"' in caplog.text
+
+
+def test_many_addresses_without_a_right_fill_nothing(tmp_path: Path) -> None:
+    path, now_ms = tmp_path / "audit.log", [0]
+    with closing(AuditLog(path, now_ms=lambda: now_ms[0])) as log:
+        for number in range(1_000):
+            log.write_refused(AuditLine("", "", f"10.0.{number // 250}.{number % 250}", "GET /"), "refused")
+        now_ms[0] = 60_000
+        log.write_refused(AuditLine("", "", "10.1.1.1", "GET /"), "refused")
+    told = lines(path)
+    assert len(told) == REFUSED_A_MINUTE + 2
+    assert told[-2]["peer"] == "other addresses"
+    assert told[-2]["outcome"] == f"{1_000 - REFUSED_A_MINUTE} more requests were refused in a minute"
+
+
+async def test_an_order_names_its_first_objects(tmp_path: Path) -> None:
+    async def done(_order: ServiceOrder, _signature: Signature) -> OrderDone:
+        return OrderDone("done")
+
+    order = ServiceOrder(OrderKind.STOP, "prod", partitions=tuple(f"t-{number}" for number in range(1_000)))
+    with closing(AuditLog(tmp_path / "audit.log")) as log:
+        await log.order(done, order, Signature("anna", "hot"), by="socket", peer="this host")
+    (line,) = lines(tmp_path / "audit.log")
+    about = line["about"]
+    assert isinstance(about, list)
+    assert (len(about), line["named"], line["comment"], line["by"]) == (MOST_NAMED, 1_000, "hot", "socket")
+
+
+def record(text: str, minute: int, *values: object) -> logging.LogRecord:
+    made = logging.LogRecord("shunter.web", logging.WARNING, "", 0, text, values, None)
+    made.created = minute * 60.0
+    return made
+
+
+def test_what_repeats_is_counted_and_other_things_are_shown() -> None:
+    repeats = Repeats()
+    shown = [repeats.filter(record("%s is late", 1, number)) for number in range(100)]
+    assert sum(shown) == A_MINUTE
+    assert repeats.filter(record("the disk is full", 1))
+    first, second = record("%s is late", 2, "it"), record("%s is late", 2, "it")
+    assert repeats.filter(first)
+    assert repeats.filter(second)
+    assert first.getMessage() == "it is late (80 more like this in the minute before)"
+    assert second.getMessage() == "it is late"
+
+
+def test_a_librarys_hint_to_its_developers_is_not_shown() -> None:
+    hint = record("Task %r ran for 0.6s. It is blocking the event loop -- likely a tight sync loop", 1)
+    assert is_for_operators(hint)
+    hint.name = "kafka.net.selector"
+    assert not is_for_operators(hint)
+
+
+def test_many_kinds_are_bounded_too() -> None:
+    repeats = Repeats()
+    assert sum(repeats.filter(record(f"kind {number}", 1)) for number in range(2 * KINDS)) == KINDS + A_MINUTE
 
 
 def decided(at_ms: int, leader: int) -> bytes:
