@@ -3,6 +3,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
@@ -32,16 +33,24 @@ def zk(yard):
 
 
 @pytest.fixture
+def topic():
+    """The name of a topic that no other test uses; it does not exist yet."""
+    return f"t-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
 def corner(zookeeper, chroot):
     """An empty corner of the ZooKeeper that tests share: its connect string, and a client of it."""
-    clients = KazooClient(zookeeper.connect_string), KazooClient(zookeeper.connect_string + chroot)
-    for client in clients:
-        client.start()
-    clients[0].ensure_path(chroot)
-    yield zookeeper.connect_string + chroot, clients[1]
-    for client in clients:
-        client.stop()
-        client.close()
+    root = KazooClient(zookeeper.connect_string)
+    root.start()
+    root.ensure_path(chroot)
+    root.stop()
+    root.close()
+    client = KazooClient(zookeeper.connect_string + chroot)
+    client.start()
+    yield zookeeper.connect_string + chroot, client
+    client.stop()
+    client.close()
 
 
 @pytest.fixture
@@ -79,8 +88,10 @@ def shared_kraft(tmp_path_factory):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests of the shared cluster: `./test` runs them beside those that start clusters of their own."""
+    """Mark all tests of this folder, and those of the shared cluster, which `./test` runs beside the others."""
     for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("real")
         if "shared_yard" in getattr(item, "fixturenames", ()):
             item.add_marker("shared")
 

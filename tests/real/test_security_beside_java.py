@@ -1,7 +1,5 @@
 """Certificates and logins that we take for good or bad are those that Kafka's own code accepts or refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl
@@ -22,8 +20,6 @@ from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION, kafka_classpath
 from lab.testbed.java import java_executable
 from made_certificates import BOTH, NOW, SERVER, Made, issued
 from shunter.formats.security.certificate_chain import faults_of, host_fault
-
-pytestmark = pytest.mark.real
 
 
 @pytest.fixture(scope="module")
