@@ -48,19 +48,16 @@ async def handed_over(place: JournalPlace) -> dict[str, object]:
     return await order_plan(place, PLAN, ExecutionOptions())
 
 
-def test_a_plan_that_whoever_drives_did_not_take_up_before_its_end_is_taken_back(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with closing(SqliteJournal(tmp_path / "a.journal", "driver")) as driver:
-            driver.acquire(SystemClock().now_ms())
-            asked = asyncio.create_task(handed_over(JournalPlace(driver.path)))
-            await asyncio.to_thread(wait_until, lambda: driver.orders() != (), what="the plan", timeout_s=20)
-            driver.release()  # As an executor that ends in this very moment.
-            async with asyncio.timeout(60):
-                with pytest.raises(HolderGone, match="ended before it took this up"):
-                    await asked
-            assert driver.orders() == (), "whoever drives next does not carry it out a second time"
-
-    asyncio.run(scenario())
+async def test_a_plan_that_whoever_drives_did_not_take_up_before_its_end_is_taken_back(tmp_path: Path) -> None:
+    with closing(SqliteJournal(tmp_path / "a.journal", "driver")) as driver:
+        driver.acquire(SystemClock().now_ms())
+        asked = asyncio.create_task(handed_over(JournalPlace(driver.path)))
+        await asyncio.to_thread(wait_until, lambda: driver.orders() != (), what="the plan", timeout_s=20)
+        driver.release()  # As an executor that ends in this very moment.
+        async with asyncio.timeout(60):
+            with pytest.raises(HolderGone, match="ended before it took this up"):
+                await asked
+        assert driver.orders() == (), "whoever drives next does not carry it out a second time"
 
 
 def test_a_plan_is_not_taken_back_while_somebody_drives_or_once_it_is_answered(tmp_path: Path) -> None:

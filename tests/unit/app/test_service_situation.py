@@ -277,32 +277,29 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
-def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_force(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        yards = {"here": Yard(Clock()), "theirs": Yard(Clock(), held_by=THEM), "away": Yard(Clock(), answers=False)}
-        async with contextlib.AsyncExitStack() as stack:
-            lives = {
-                name: await stack.enter_async_context(Life(yard, MortalStore(tmp_path / name), name=name))
-                for name, yard in yards.items()
-            }
-            await lives["here"].driven()
-            await lives["theirs"].until(lambda: lives["theirs"].keeper.known.held_by != "")
-            await lives["away"].until(lambda: lives["away"].keeper.known.idle_why != "")
-            desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
-            theirs = f"not theirs, which {THEM} drives: give the order there"
-            for kind, here, away in (
-                (OrderKind.PAUSE, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
-                (OrderKind.RESUME, "the pause of here, away is lifted", "moves of away are resumed once this"),
-            ):
-                done = await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value))
-                assert done.text.startswith(here)
-                assert [each for each in done.undone if not each.startswith(away)] == [theirs]
-                assert len(done.undone) == 2
-                assert await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value)) == done
-            done = await desk.carry_out(order(OrderKind.PAUSE, cluster="here"), ANNA)
-            assert done.undone == ()
-
-    asyncio.run(scenario())
+async def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_force(tmp_path: Path) -> None:
+    yards = {"here": Yard(Clock()), "theirs": Yard(Clock(), held_by=THEM), "away": Yard(Clock(), answers=False)}
+    async with contextlib.AsyncExitStack() as stack:
+        lives = {
+            name: await stack.enter_async_context(Life(yard, MortalStore(tmp_path / name), name=name))
+            for name, yard in yards.items()
+        }
+        await lives["here"].driven()
+        await lives["theirs"].until(lambda: lives["theirs"].keeper.known.held_by != "")
+        await lives["away"].until(lambda: lives["away"].keeper.known.idle_why != "")
+        desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
+        theirs = f"not theirs, which {THEM} drives: give the order there"
+        for kind, here, away in (
+            (OrderKind.PAUSE, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
+            (OrderKind.RESUME, "the pause of here, away is lifted", "moves of away are resumed once this"),
+        ):
+            done = await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value))
+            assert done.text.startswith(here)
+            assert [each for each in done.undone if not each.startswith(away)] == [theirs]
+            assert len(done.undone) == 2
+            assert await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value)) == done
+        done = await desk.carry_out(order(OrderKind.PAUSE, cluster="here"), ANNA)
+        assert done.undone == ()
 
 
 def test_conditions_that_a_running_execution_mends_say_so(tmp_path: Path) -> None:

@@ -198,21 +198,18 @@ def test_a_path_with_other_letters_gets_there_and_no_password_is_told(receiver: 
     assert "planted" not in str(failed.value)
 
 
-def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
-    async def scenario() -> None:
-        told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], 0.001, 0.001)
-        sending = asyncio.create_task(told.run(unkept))
-        for _ in range(2):
-            before = told.figures[0].failed
-            told.tell(EVENT)
-            async with asyncio.timeout(60):
-                while told.figures[0].failed == before:  # noqa: ASYNC110 - turns of the loop
-                    await asyncio.sleep(0)
-            assert not sending.done()
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-
-    asyncio.run(scenario())
+async def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
+    told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], 0.001, 0.001)
+    sending = asyncio.create_task(told.run(unkept))
+    for _ in range(2):
+        before = told.figures[0].failed
+        told.tell(EVENT)
+        async with asyncio.timeout(60):
+            while told.figures[0].failed == before:  # noqa: ASYNC110 - turns of the loop
+                await asyncio.sleep(0)
+        assert not sending.done()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def test_a_command_hears_of_an_event_of_any_length(tmp_path: Path) -> None:
@@ -232,24 +229,21 @@ def test_a_command_hears_of_it(tmp_path: Path) -> None:
         notify(Notifier(NotifierKind.COMMAND, command=("/nowhere",)), [EVENT], 0)
 
 
-def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiver) -> None:
-    async def scenario() -> None:
-        dead = Notifier(NotifierKind.SLACK, "http://127.0.0.1:1/")
-        told = Notifications([dead, Notifier(NotifierKind.WEBHOOK, receiver.url)], again_s=0.001)
-        for _ in range(MOST_WAITING + 5):
-            told.tell(EVENT)
-        told.tell(HistoryEvent(9, "prod", 1, "approve", "not asked for"))
-        sending = asyncio.create_task(told.run(unkept))
-        async with asyncio.timeout(60):
-            while not receiver.got or not told.figures[0].trouble:  # noqa: ASYNC110 - turns of the loop
-                await asyncio.sleep(0)
-        assert receiver.got[0]["left_out"] == 5
-        assert "refused" in told.figures[0].trouble
-        assert [each.left_out for each in told.figures] == [5, 5]
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-
-    asyncio.run(scenario())
+async def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiver) -> None:
+    dead = Notifier(NotifierKind.SLACK, "http://127.0.0.1:1/")
+    told = Notifications([dead, Notifier(NotifierKind.WEBHOOK, receiver.url)], again_s=0.001)
+    for _ in range(MOST_WAITING + 5):
+        told.tell(EVENT)
+    told.tell(HistoryEvent(9, "prod", 1, "approve", "not asked for"))
+    sending = asyncio.create_task(told.run(unkept))
+    async with asyncio.timeout(60):
+        while not receiver.got or not told.figures[0].trouble:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
+    assert receiver.got[0]["left_out"] == 5
+    assert "refused" in told.figures[0].trouble
+    assert [each.left_out for each in told.figures] == [5, 5]
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def over(broker: int) -> HistoryEvent:
@@ -286,30 +280,27 @@ def test_headers_and_a_signature_that_a_receiver_can_check(receiver: Receiver) -
     assert "between us" not in repr(signed)
 
 
-def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(receiver: Receiver) -> None:
-    async def scenario() -> None:
-        told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url, digest_minutes=1)], minute_s=3_600)
-        sending = asyncio.create_task(told.run(unkept))
+async def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(receiver: Receiver) -> None:
+    told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url, digest_minutes=1)], minute_s=3_600)
+    sending = asyncio.create_task(told.run(unkept))
 
-        async def got(messages: int) -> None:
-            async with asyncio.timeout(60):
-                while len(receiver.got) < messages or told.figures[0].sent < messages:  # noqa: ASYNC110 - turns
-                    await asyncio.sleep(0)
+    async def got(messages: int) -> None:
+        async with asyncio.timeout(60):
+            while len(receiver.got) < messages or told.figures[0].sent < messages:  # noqa: ASYNC110 - turns
+                await asyncio.sleep(0)
 
-        told.tell(band(1))
-        await got(1)
-        for broker in range(2, 200):
-            told.tell(band(broker))
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert len(receiver.got) == 1, "they are collected"
-        told.tell(replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject=""))
-        await got(2)
-        assert len(receiver.got[1]["events"]) == 199
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-
-    asyncio.run(scenario())
+    told.tell(band(1))
+    await got(1)
+    for broker in range(2, 200):
+        told.tell(band(broker))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(receiver.got) == 1, "they are collected"
+    told.tell(replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject=""))
+    await got(2)
+    assert len(receiver.got[1]["events"]) == 199
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def test_receivers_that_fail_are_an_event_for_the_others(receiver: Receiver) -> None:
