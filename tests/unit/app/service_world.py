@@ -419,3 +419,8 @@ class Life:
     async def driven(self) -> None:
         """Until the executor is driven, and the journal was asked what became of what."""
         await self.until(lambda: self.keeper.reconciled)
+
+    async def first_look(self) -> None:
+        """One look, once the executor is driven."""
+        await self.driven()
+        await self.look()

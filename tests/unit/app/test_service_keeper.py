@@ -55,8 +55,7 @@ async def balanced(life: Life) -> None:
 async def test_what_is_approved_is_carried_out_once(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s")) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (waiting,) = life.keeper.proposals.values()
         assert waiting.state is ProposalState.WAITING
         assert waiting.rollback_bytes == waiting.bytes == waiting.moves * MIB
@@ -105,8 +104,7 @@ async def test_a_disk_that_is_full_within_days_is_relieved_and_what_was_moved_is
 async def test_what_ended_while_nobody_served_has_the_time_of_its_end(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         await life.until(lambda: bool(yard.open))
     yard.clock.ms += 60_000
     ended_ms = yard.clock.ms
@@ -151,8 +149,7 @@ def test_killed_at_any_write_nothing_is_lost_or_doubled(tmp_path: Path, *, befor
 async def test_an_executor_that_ends_while_it_takes_a_plan_is_asked_what_it_has(tmp_path: Path, dies: str) -> None:
     yard = Yard(Clock(), dies=dies)
     async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (starting,) = life.keeper.proposals.values()
         assert starting.state is ProposalState.STARTING
         await life.look()
@@ -167,8 +164,7 @@ async def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Pa
     yard = Yard(Clock())
     path = tmp_path / "s"
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert len(yard.open) >= 2
         await life.desk.carry_out(order(OrderKind.PAUSE, f"t-{yard.open[0]}"), BEN)
         done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
@@ -216,8 +212,7 @@ async def test_a_full_disk_stops_new_work_and_not_the_kill_switch(tmp_path: Path
     yard = Yard(Clock())
     store = MortalStore(tmp_path / "s")
     async with Life(yard, store) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (waiting,) = life.keeper.proposals.values()
         store.full = True
         with pytest.raises(OrderRefused, match="disk is full") as refused:
@@ -237,8 +232,7 @@ async def test_a_full_disk_stops_new_work_and_not_the_kill_switch(tmp_path: Path
 async def test_a_plan_whose_partitions_changed_is_planned_again_and_never_executed(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s")) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (first,) = life.keeper.proposals.values()
         await life.desk.carry_out(order(OrderKind.APPROVE, first.id), ANNA)
         yard.rows[first.changes[0].partition] = (2, 1)
@@ -257,8 +251,7 @@ async def test_a_plan_whose_partitions_changed_is_planned_again_and_never_execut
 async def test_two_persons_and_a_declined_scope(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s"), policy(approvals=2)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (waiting,) = life.keeper.proposals.values()
         first = order(OrderKind.APPROVE, waiting.id)
         assert "1 of 2 approvals" in (await life.desk.carry_out(first, ANNA)).text
@@ -281,8 +274,7 @@ async def test_two_persons_and_a_declined_scope(tmp_path: Path) -> None:
 async def test_a_key_is_carried_out_once_and_answered_alike(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         keyed = Signature("anna", key="k1")
         done = await asyncio.gather(*(life.desk.carry_out(order(OrderKind.STOP), keyed) for _ in range(3)))
         assert len(set(done)) == 1
@@ -297,8 +289,7 @@ async def dies_with_an_order(yard: Yard, path: Path, writes: int, *, before: boo
     """A service is killed while it carries out a rollback: at so many writes from now, before or after that is durable."""
     store = MortalStore(path)
     async with Life(yard, store, policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         given = order(OrderKind.ROLL_BACK, f"t-{yard.open[0]}")
         store.kill_at, store.before = store.writes + writes, before
         with pytest.raises(Killed):
@@ -346,8 +337,7 @@ async def test_a_broker_that_gets_nothing_is_shown_with_the_reason(tmp_path: Pat
     yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
     yard.brokers, yard.cordoned, yard.fenced = (1, 2), (2,), (3,)
     async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.OFF)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         seen = {each.id: (each.live, each.barred) for each in life.published.page("yard").brokers}
         assert seen == {1: (True, ""), 2: (True, "is cordoned"), 3: (False, "is fenced")}
 
@@ -356,8 +346,7 @@ async def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> 
     yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
     path = tmp_path / "s"
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         with pytest.raises(OrderRefused, match="has no broker 9; it has 1, 2, 3"):
             await life.desk.carry_out(order(IntentKind.DRAIN, "9"), ANNA)
         await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
@@ -375,23 +364,20 @@ async def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> 
         assert row.intents == ("drain 3",)
         assert row.balance == pytest.approx(0), "a broker that is emptied on purpose does not count"
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert "broker-empty" not in [event.kind for event in life.events], "a restart tells nobody twice"
         await life.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "3"), ANNA)
         assert life.keeper.policy.intents.drain == ()
         await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert "broker-empty" in [event.kind for event in life.events], "whoever asks again is told again"
 
 
 async def test_the_answer_to_a_drain_says_what_its_plan_leaves_undone(tmp_path: Path) -> None:
     yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1)])
     async with Life(yard, MortalStore(tmp_path / "s"), policy()) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         done = await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
         assert done.text == "broker 3 is to hold nothing: the next observation plans it"
         done = await life.desk.carry_out(order(IntentKind.DRAIN, "2"), ANNA)
@@ -401,8 +387,7 @@ async def test_the_answer_to_a_drain_says_what_its_plan_leaves_undone(tmp_path: 
 async def test_a_rollback_says_before_that_moves_that_have_ended_stay(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         await life.until(lambda: len(yard.open) > 1)
         yard.moves[yard.open[0]].outcome = "done"
         yard.tell()
@@ -414,8 +399,7 @@ async def test_a_rollback_says_before_that_moves_that_have_ended_stay(tmp_path: 
 
 async def test_an_intent_about_a_frozen_topic_is_kept_and_the_answer_says_that_it_waits(tmp_path: Path) -> None:
     async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), policy()) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         done = await life.desk.carry_out(order(IntentKind.REPLICATION, "t", replicas=3), ANNA)
         assert done.text == "topic t is to have 3 replicas: the next observation plans it"
         await life.desk.carry_out(order(IntentKind.FREEZE_TOPIC, "t*"), ANNA)
@@ -427,8 +411,7 @@ async def test_a_broker_takes_another_ones_place_and_is_given_its_share_across_r
     yard = Yard(Clock(), rows=[(1, 2), (2, 3), (3, 1), (1, 2), (2, 3), (3, 1), (1, 2), (3, 1)])
     path = tmp_path / "s"
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         with pytest.raises(OrderRefused, match="brokers and their replacements are wanted, as 3=7") as refused:
             await life.desk.carry_out(order(IntentKind.REPLACE, "3"), ANNA)
         assert refused.value.refusal is Refusal.INVALID
@@ -480,8 +463,7 @@ async def test_a_drained_broker_is_cordoned_until_the_intent_is_taken_back(tmp_p
         assert [*yard.cordons] == [3, 1], "the intent stands"
         await life.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "3"), ANNA)
     async with Life(yard, MortalStore(path), cordoning()) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert [*yard.cordons] == [1], "the next service takes it back, if the last one died before"
         assert [each.brokers for each in yard.orders] == [(3,)]
         assert "uncordoned" in [event.kind for event in life.events]
@@ -512,8 +494,7 @@ async def test_an_intent_of_the_file_is_taken_back_in_the_file(tmp_path: Path) -
 async def test_a_cluster_that_does_not_answer_for_an_hour(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s")) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (waiting,) = life.keeper.proposals.values()
         await life.desk.carry_out(order(OrderKind.APPROVE, waiting.id), ANNA)
         yard.answers = False
@@ -548,8 +529,7 @@ async def test_another_instance_drives_and_this_one_stands_by(tmp_path: Path) ->
             await life.desk.carry_out(order(OrderKind.STOP), ANNA)
         assert refused.value.refusal is Refusal.STANDBY
         yard.held_by = ""
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert life.published.page("yard").row.situation.state == "ok"
         assert len(yard.submitted) == 1
 
@@ -557,8 +537,7 @@ async def test_another_instance_drives_and_this_one_stands_by(tmp_path: Path) ->
 async def test_moves_of_others_are_shown_as_such_and_waited_for(tmp_path: Path) -> None:
     yard = Yard(Clock(), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
     async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert yard.submitted == []
         (row,) = life.published.moves("yard").moves
         assert (row.partition, row.whose, row.target) == ("t-0", "external", (1, 3))
@@ -640,8 +619,7 @@ async def test_the_kill_switch_does_not_wait_for_a_slow_disk(tmp_path: Path) -> 
     yard = Yard(Clock())
     store = MortalStore(tmp_path / "s")
     async with Life(yard, store, policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         free = threading.Event()
         blocked = asyncio.create_task(life.records.read(lambda _store: free.wait(60)))
         await asyncio.sleep(0)
@@ -659,8 +637,7 @@ async def test_a_switch_that_is_thrown_while_the_last_one_is_lifted_holds(tmp_pa
     yard = Yard(Clock())
     store = MortalStore(tmp_path / "s")
     async with Life(yard, store, policy(Mode.ACT)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
         await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
         for _ in range(turns):
@@ -701,8 +678,7 @@ async def test_a_plan_that_takes_long_to_be_taken_on_holds_up_no_look_and_no_vot
 async def test_what_was_declined_is_forgotten_when_it_may_be_proposed_again(tmp_path: Path) -> None:
     yard = Yard(Clock())
     async with Life(yard, MortalStore(tmp_path / "s"), policy(declined_minutes=10)) as life:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         (waiting,) = life.keeper.proposals.values()
         assert waiting.changes
         await life.desk.carry_out(order(OrderKind.DECLINE, waiting.id), ANNA)
@@ -734,8 +710,7 @@ async def test_who_only_observes_changes_nothing_in_the_cluster_and_keeps_since_
             with pytest.raises(OrderRefused, match="only observed: write mode"):
                 await life.desk.carry_out(asked, ANNA)
         life.keeper.cluster = replace(life.keeper.cluster, policy=policy())
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert life.keeper.proposals, "with mode = keep it goes on as ever"
         life.keeper.cluster = replace(life.keeper.cluster, policy=observing)
         yard.tell()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import orjson
 import pytest
-from apache_yard import SIZE, Rig, Yard
+from apache_yard import SIZE, Rig, Yard, planned
 
 from shunter.cli.execution.display import told_view
 from shunter.core.executor.apply import apply
@@ -193,8 +193,7 @@ def told(rig: Rig, live: frozenset[int] | None = ALL) -> MoveStory:
 
 def begun(target: tuple[int, ...] = (4, 5, 3)) -> Rig:
     """A move whose first step is under way."""
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, target))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, target))
     rig.settle(catching_up=False, rounds=12)
     return rig
 

@@ -310,10 +310,13 @@ class Harness:
         self.next_epoch += 1
         self.live[id_] = broker(id_, self.next_epoch)
 
-    def start(self):
+    def start(self, **topics):
+        """Elect the controller, and make topics by their name and assignments."""
         self.store.epoch += 1
         self.resigned = False
         self.feed(Elected(self.store.epoch, self.store.epoch))
+        for name, assignments in topics.items():
+            self.create(name, assignments)
         return self
 
     def fail_over(self):

@@ -30,14 +30,12 @@ def new_replicas(world, tp):
 
 def test_replicas_of_a_new_topic_are_new():
     """Otherwise a broker with a failed log dir makes no log for them: the replica could lie on the failed log dir."""
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     assert new_replicas(world, T0) == [(1, True), (2, True), (3, True)]
 
 
 def test_replicas_of_added_partitions_are_new():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     topic = world.store.topics["t"]
     grown = Topic("t", topic.topic_id, {**topic.assignments, 1: ReplicaAssignment((2, 3, 4))}, topic.version + 1)
     world.store.topics["t"] = grown
@@ -66,16 +64,14 @@ def test_a_partition_that_nobody_could_elect_for_is_new_when_somebody_can():
 
 
 def test_an_added_replica_is_new_and_the_others_are_not():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.sent.clear()
     world.reassign({T0: (1, 2, 4)})
     assert new_replicas(world, T0) == [(1, False), (2, False), (3, False), (4, True)]
 
 
 def test_a_restart_and_another_epoch_make_no_replica_new():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.sent.clear()
     world.bounce(1)
     world.fail_over()
@@ -150,23 +146,20 @@ def epochs(world, since=0):
 
 
 def test_the_maximum_of_all_epochs_goes_to_every_broker():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     assert epochs(world)
     assert {epoch for _, _, epoch in epochs(world)} == {max(known.epoch for known in world.live.values())}
 
 
 def test_per_broker_epochs_go_to_their_brokers():
-    world = Harness(control_request_epoch=ControlRequestEpoch.PER_BROKER).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(control_request_epoch=ControlRequestEpoch.PER_BROKER).start(t=[(1, 2, 3)])
     assert {kind for kind, _, _ in epochs(world)} == {SendUpdateMetadata, SendLeaderAndIsr}
     assert all(epoch == world.live[id_].epoch for _, id_, epoch in epochs(world))
     assert len({epoch for _, _, epoch in epochs(world)}) > 1
 
 
 def test_the_two_passes_are_switched_without_a_restart():
-    world = Harness(control_request_epoch=ControlRequestEpoch.PER_BROKER).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(control_request_epoch=ControlRequestEpoch.PER_BROKER).start(t=[(1, 2, 3)])
     before = len(world.sent)
     world.feed(SettingsChanged(replace(world.settings, control_request_epoch=ControlRequestEpoch.MAX)))
     assert len(world.sent) == before, "a change of settings by itself tells nobody anything"
@@ -184,8 +177,7 @@ def test_the_two_passes_are_switched_without_a_restart():
 @pytest.mark.parametrize("policy", list(ControlRequestEpoch))
 def test_what_was_decided_before_a_restart_is_below_the_new_epoch(policy):
     """e0 → e1 → e2: registered, read by the controller, registered again; the request between is obsolete."""
-    world = Harness(control_request_epoch=policy).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(control_request_epoch=policy).start(t=[(1, 2, 3)])
     decided = [epoch for _, id_, epoch in epochs(world) if id_ == 2]
     world.register(2)
     assert decided
@@ -197,8 +189,7 @@ def test_what_was_decided_before_a_restart_is_below_the_new_epoch(policy):
 
 
 def test_a_higher_bound_lets_pending_moves_begin():
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2), (2, 3)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2), (2, 3)])
     world.reassign({("t", 0): (1, 4), ("t", 1): (2, 4)})
     phases = [move.phase for move in world.machine.state.reassignments.values()]
     assert sorted(phase.value for phase in phases) == ["moving", "pending"]

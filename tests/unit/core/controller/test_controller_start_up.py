@@ -34,9 +34,7 @@ IDS = tuple(range(1, 11))
 
 
 def pending_and_begun_by_somebody_else():
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(1, 2)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2)], u=[(1, 2)])
     world.reassign({("u", 0): (1, 3)})
     world.reassign({TP: (3, 1, 2)}, token=2)
     assert world.store.reassignments[TP].phase is Phase.PENDING
@@ -57,8 +55,7 @@ def test_a_pending_move_that_somebody_else_began_is_finished():
 
 def overruled():
     """Apache's controller took back Shunter's move of `t-0`; Shunter takes over, and a slow broker holds the queue."""
-    world = Harness().start()
-    world.create("t", [(1,)])
+    world = Harness().start(t=[(1,)])
     world.reassign({TP: (2,)})
     assert world.store.reassignments[TP].written.adding == (2,)
     topic = world.store.topics["t"]
@@ -103,8 +100,7 @@ def test_a_batch_that_decides_who_is_right_and_is_refused_decides_again():
 
 
 def test_what_takes_the_place_of_a_move_that_somebody_overruled_does_not_wait_for_it():
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2), (1, 2)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2), (1, 2)])
     world.reassign({("t", 1): (1, 3)})
     topic = world.store.topics["t"]
     both = {0: ReplicaAssignment((1, 2)), 1: ReplicaAssignment((1, 2))}
@@ -118,9 +114,7 @@ def test_what_takes_the_place_of_a_move_that_somebody_overruled_does_not_wait_fo
 
 
 def test_a_cancel_that_overtakes_the_row_of_a_start_up_begins_nothing_before_it_ends_it():
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(1, 2)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2)], u=[(1, 2)])
     world.reassign({("u", 0): (1, 3)})
     world.reassign({TP: (3, 2)}, token=2, strategy=Strategy.ALL_AT_ONCE)
     assert world.store.reassignments[TP].phase is Phase.PENDING
@@ -164,8 +158,7 @@ def test_a_request_of_a_former_legacy_znode_comes_after_nobody():
 
     The newer move then began from the request's target, and a rollback would have led there.
     """
-    world = Harness(strategy=Strategy.ALL_AT_ONCE).start()
-    world.create("t", [(1, 2)])
+    world = Harness(strategy=Strategy.ALL_AT_ONCE).start(t=[(1, 2)])
     world.store.request({TP: (3, 2, 1)}, legacy=True)
     world.reassign({TP: (3, 4)})
     world.propose(TP, (1, 2, 3))

@@ -20,8 +20,7 @@ INTERVAL_MS = 300_000
 
 @pytest.fixture
 def world():
-    made = Harness(brokers=(1, 2, 3, 4)).start()
-    made.create("t", [(1, 2, 3)])
+    made = Harness(brokers=(1, 2, 3, 4)).start(t=[(1, 2, 3)])
     made.propose(TP, (1, 2))
     return made
 
@@ -99,16 +98,14 @@ def test_a_partition_that_is_not_there(unclean):
 
 @pytest.mark.parametrize("unclean", [False, True])
 def test_a_topic_that_is_being_deleted(unclean):
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.kill(1)
     world.feed(TopicDeletionsFound(("t",)))  # The election waits for broker 1.
     assert asked(world, TP, unclean=unclean) == (ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is being deleted")
 
 
 def test_a_preferred_leader_that_is_not_live():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.kill(1)
     error, message = asked(world, TP, unclean=False)
     assert error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
@@ -117,8 +114,7 @@ def test_a_preferred_leader_that_is_not_live():
 
 
 def test_nobody_who_could_lead():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.kill(1)
     world.kill(2)
     error, message = asked(world, TP, unclean=True)
@@ -138,8 +134,7 @@ def rebalances(world):
 
 def with_a_broker_back(**settings):
     """Broker 1 died and came back: it is in sync again, and leads no partition that prefers it."""
-    world = Harness(brokers=(1, 2, 3, 4), **settings).start()
-    world.create("t", [(1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 2, 1)])
+    world = Harness(brokers=(1, 2, 3, 4), **settings).start(t=[(1, 2, 3), (1, 3, 2), (2, 1, 3), (3, 2, 1)])
     world.kill(1)
     world.revive(1)
     for number in range(4):
@@ -190,9 +185,7 @@ def test_switched_off_nothing_is_due():
 @pytest.mark.parametrize(("percent", "expected"), [(50, [2, 2]), (49, [1, 2])])
 def test_only_more_than_the_allowed_imbalance_counts(percent, expected):
     """Another broker leads one of the two partitions that prefer broker 1: 50 percent."""
-    world = Harness(brokers=(1, 2), leader_imbalance_percent=percent).start()
-    world.create("t", [(1, 2), (2, 1)])
-    world.create("led", [(1, 2)])
+    world = Harness(brokers=(1, 2), leader_imbalance_percent=percent).start(t=[(1, 2), (2, 1)], led=[(1, 2)])
     world.kill(1)
     world.revive(1)
     for name, number in (("t", 0), ("t", 1), ("led", 0)):
@@ -211,8 +204,7 @@ def prefer(world, tp):
 
 
 def test_a_preferred_replica_out_of_sync_is_passed_over():
-    world = Harness(brokers=(1, 2, 3)).start()
-    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3)).start(t=[(1, 2, 3), (1, 2, 3)])
     world.kill(1)
     world.revive(1)
     world.catch_up(("t", 1), 1)
@@ -222,8 +214,7 @@ def test_a_preferred_replica_out_of_sync_is_passed_over():
 
 
 def test_a_dead_preferred_leader_is_not_waited_for():
-    world = Harness(brokers=(1, 2, 3)).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3)).start(t=[(1, 2, 3)])
     world.kill(1)
     written = len(world.store.log)
     world.pass_time(INTERVAL_MS)

@@ -30,8 +30,7 @@ ISOLATED_AFTER_MS = ControllerSettings(100).isolated_after_ms
 
 
 def test_a_broker_that_returns_while_its_partition_is_written_off_leads_it():
-    world = Harness().start()
-    world.create("t", [(2,)])
+    world = Harness().start(t=[(2,)])
     world.hold_writes = True
     world.kill(2)
     world.revive(2)
@@ -40,8 +39,7 @@ def test_a_broker_that_returns_while_its_partition_is_written_off_leads_it():
 
 
 def test_a_leader_that_dies_while_its_election_is_written_is_replaced():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.hold_writes = True
     world.kill(1)
     world.kill(2)
@@ -62,9 +60,7 @@ def test_a_first_leader_that_dies_while_it_is_written_is_replaced():
 
 
 def test_a_wish_to_leave_ends_with_the_life_in_which_it_was_wished():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(3, 4)])
+    world = Harness().start(t=[(1, 2)], u=[(3, 4)])
     world.hold_writes = True
     world.reassign({("u", 0): (4, 3)}, token=2)
     assert world.held_batches
@@ -81,9 +77,7 @@ def proposed(world, isr, token=9):
 
 
 def test_an_isr_change_of_a_leader_that_bounced_while_it_waited_is_refused():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
-    world.create("u", [(3, 4)])
+    world = Harness().start(t=[(1, 2, 3)], u=[(3, 4)])
     world.propose(TP, (1, 2))
     world.hold_writes = True
     world.reassign({("u", 0): (4, 3)}, token=2)
@@ -95,8 +89,7 @@ def test_an_isr_change_of_a_leader_that_bounced_while_it_waited_is_refused():
 
 
 def test_a_leader_that_bounced_while_its_isr_change_was_written_is_not_told_of_its_former_life():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.propose(TP, (1, 2))
     before = world.leadership(TP).leader_epoch
     world.hold_writes = True
@@ -110,16 +103,14 @@ def test_a_leader_that_bounced_while_its_isr_change_was_written_is_not_told_of_i
 
 
 def test_a_leader_that_bounced_and_is_alone_leads_on_in_a_new_epoch():
-    world = Harness().start()
-    world.create("t", [(1,)])
+    world = Harness().start(t=[(1,)])
     before = world.leadership(TP)
     world.bounce(1)
     assert world.leadership(TP)[:3] == (1, before.leader_epoch + 1, (1,))
 
 
 def test_a_stop_for_leaving_does_not_reach_the_life_after_it():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.hold_writes = True
     world.feed(ControlledShutdownRequested(2, world.live[2].epoch, 9))
     assert world.held_batches
@@ -146,8 +137,7 @@ def test_who_makes_a_topic_is_answered_though_one_of_its_partitions_has_no_live_
 
 
 def test_followers_that_die_together_leave_the_isr_in_one_leader_epoch():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3, 4)])
+    world = Harness().start(t=[(1, 2, 3, 4)])
     before = world.leadership(TP)
     del world.live[3], world.live[4]
     world.feed(world.brokers_read())
@@ -158,8 +148,7 @@ def test_followers_that_die_together_leave_the_isr_in_one_leader_epoch():
 
 @pytest.fixture
 def world():
-    made = Harness(brokers=(1, 2, 3)).start()
-    made.create("t", [(3, 1), (1, 3), (1, 2)])
+    made = Harness(brokers=(1, 2, 3)).start(t=[(3, 1), (1, 3), (1, 2)])
     made.pass_time(1_000)
     return made
 
@@ -202,8 +191,7 @@ def test_a_broker_that_died_in_sync(world):
 
 
 def test_the_last_in_sync_dies_while_nobody_leads():
-    world = Harness(brokers=(1, 2, 3)).start()
-    world.create("t", [(3, 2)])
+    world = Harness(brokers=(1, 2, 3)).start(t=[(3, 2)])
     world.propose(LED, (3,))
     world.kill(3)
     world.kill(2)
@@ -271,9 +259,7 @@ def test_who_comes_and_goes_and_comes_is_told_as_it_is_at_last(world):
 
 
 def led(brokers=(1, 2, 3)):
-    world = Harness(brokers).start()
-    world.create("t", [brokers])
-    return world
+    return Harness(brokers).start(t=[brokers])
 
 
 def lose(world, *brokers):

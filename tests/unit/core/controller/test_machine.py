@@ -303,8 +303,7 @@ def test_what_a_topic_that_goes_is_owed_stays_so_marked():
 
 
 def a_leader_dies():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     before = world.store.snapshot(world.live.values())
     del world.live[1]
     return world, before
@@ -331,15 +330,13 @@ def test_what_was_held_until_the_start_keeps_its_cause():
 
 def test_what_writes_nothing_is_told_too():
     """A new partition that no broker can lead: its topic was written before, and its review writes nothing."""
-    world = Harness().start()
-    world.create("t", [(9,)])
+    world = Harness().start(t=[(9,)])
     [told] = world.told("partition-offline")
     assert (told.about, told.text) == ("t-0", "none of its replicas can be led yet")
 
 
 def test_an_offline_partition_is_not_told_anew_with_every_broker():
-    world = Harness().start()
-    world.create("t", [(9,)])
+    world = Harness().start(t=[(9,)])
     world.bounce(1)
     world.kill(2)
     assert len(world.told("partition-offline")) == 1
@@ -348,8 +345,7 @@ def test_an_offline_partition_is_not_told_anew_with_every_broker():
 
 
 def test_what_is_refused_is_told_once_and_when_it_is_true():
-    world = Harness(brokers=(1, 2)).start()
-    world.create("t", [(1,)])
+    world = Harness(brokers=(1, 2)).start(t=[(1,)])
     world.hold_writes = True
     world.kill(1)
     [batch] = world.held_batches
@@ -363,8 +359,7 @@ def test_what_is_refused_is_told_once_and_when_it_is_true():
 
 
 def test_no_wake_up_in_the_past_while_a_batch_is_written():
-    world = Harness(slow_broker_ms=1_000).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(slow_broker_ms=1_000).start(t=[(1, 2, 3)])
     world.silent.add(2)
     world.create("u", [(1, 2, 3)])
     world.hold_writes = True
@@ -378,8 +373,7 @@ def test_no_wake_up_in_the_past_while_a_batch_is_written():
 
 
 def test_no_wake_up_in_the_past_while_a_refused_batch_is_to_be_decided_again():
-    world = Harness(slow_broker_ms=1_000, metadata_linger_ms=60_000).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(slow_broker_ms=1_000, metadata_linger_ms=60_000).start(t=[(1, 2, 3)])
     world.silent.add(2)
     world.create("u", [(1, 2, 3)])
     world.hold_writes = True
@@ -395,8 +389,7 @@ def test_no_wake_up_in_the_past_while_a_refused_batch_is_to_be_decided_again():
 
 
 def test_a_leader_that_met_a_foreign_write_hears_of_a_new_epoch():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     known = world.store.states[TP]
     world.store.states[TP] = known._replace(partition_epoch=known.partition_epoch + 1)
     proposal = IsrProposal(TP, known.leader_epoch, known.partition_epoch, ((1, -1), (2, -1)))
@@ -419,8 +412,7 @@ def test_we_send_ourselves_nothing_when_our_own_registration_comes_anew():
 
 def test_a_leader_that_knows_a_newer_state_than_we_do_is_sent_to_look_for_the_controller():
     """A controller that was elected later wrote the state. Source: `KafkaController.tryProcessAlterPartition`."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     known = world.leadership(TP)
     proposal = IsrProposal(TP, known.leader_epoch, known.partition_epoch + 1, ((1, -1),))
     world.feed(AlterPartitionReceived(1, world.live[1].epoch, (proposal,), 9))
@@ -429,8 +421,7 @@ def test_a_leader_that_knows_a_newer_state_than_we_do_is_sent_to_look_for_the_co
 
 
 def test_moves_that_are_left_are_told_with_the_place_where_another_controller_ends_them():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     world.feed(SessionExpired("/migration is there"))
     assert [notice.text for notice in world.told("resigned")] == ["/migration is there"]
@@ -441,8 +432,7 @@ def test_moves_that_are_left_are_told_with_the_place_where_another_controller_en
 
 
 def test_where_no_move_is_left_nothing_is_told():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     world.catch_up_all()
     world.feed(SessionExpired("/migration is there"))

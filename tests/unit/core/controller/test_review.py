@@ -40,8 +40,7 @@ def in_the_middle():
 
     No write is outstanding, and nothing is decided yet: the tests look at what the reviews decide.
     """
-    world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=2).start()
-    world.create("t", [(1, 2, 5), (2, 3, 5), (3, 1, 5), (2, 1, 5)])
+    world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=2).start(t=[(1, 2, 5), (2, 3, 5), (3, 1, 5), (2, 1, 5)])
     world.reassign({TPS[0]: (3, 4, 5), TPS[1]: (4, 1, 5), TPS[2]: (4, 2, 5)})
     state = world.machine.state
     del state.brokers[1]
@@ -81,8 +80,7 @@ def test_there_is_something_to_do_in_that_cluster(reason):
 
 
 def test_a_partition_that_is_marked_twice_is_written_once():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TPS[0]: (3, 4)})
     reviews, before = world.machine.intake.reviews, len(world.store.log)
     for reason in (Reason.STEPPED, Reason.BROKERS_CHANGED, Reason.CONFIG_CHANGED):
@@ -93,8 +91,7 @@ def test_a_partition_that_is_marked_twice_is_written_once():
 
 def test_a_cancel_overtakes_the_review_that_tells_who_is_right():
     """The partition is reconciled before the cancel is decided, in the same write."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TPS[0]: (3, 4)})
     world.silent = {1}
     world.fail_over()
@@ -109,8 +106,7 @@ def test_a_cancel_overtakes_the_review_that_tells_who_is_right():
 
 def test_a_move_does_not_wait_for_a_failed_log_dir():
     """The move was said to catch up for ever: it was not reviewed, and not rolled back when it was overdue."""
-    world = Harness(roll_back_after_ms=10_000).start()
-    world.create("t", [(1, 2)])
+    world = Harness(roll_back_after_ms=10_000).start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.fail_log_dir(3, TP)
     assert world.machine.state.waiting[TP][0].reason is WaitReason.DEAD
@@ -120,8 +116,7 @@ def test_a_move_does_not_wait_for_a_failed_log_dir():
 
 
 def test_a_move_goes_on_without_a_replica_on_a_failed_log_dir_where_it_can():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     assert world.replicas(TP) == (1, 2, 3)
     world.fail_log_dir(3, TP)
@@ -129,8 +124,7 @@ def test_a_move_goes_on_without_a_replica_on_a_failed_log_dir_where_it_can():
 
 
 def test_settings_that_allow_an_unclean_leader_elect_one():
-    world = Harness(brokers=(1, 2)).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2)).start(t=[(1, 2)])
     world.kill(2)
     world.kill(1)
     world.revive(2)
@@ -141,8 +135,7 @@ def test_settings_that_allow_an_unclean_leader_elect_one():
 
 def test_settings_that_ask_for_fewer_in_sync_let_a_rollback_go_on():
     """A rollback keeps additions as long as fewer replicas than min.insync.replicas would be in sync without them."""
-    world = Harness(default_min_isr=2).start()
-    world.create("t", [(1, 2)])
+    world = Harness(default_min_isr=2).start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     world.catch_up_all(1)
     world.kill(2)
@@ -154,8 +147,7 @@ def test_settings_that_ask_for_fewer_in_sync_let_a_rollback_go_on():
 
 def test_a_state_that_somebody_wrote_with_a_dead_follower_in_sync_is_mended():
     """A broker before 2.7 writes ISRs itself: this broker did not know yet that the follower had died."""
-    world = Harness(brokers=(1, 2, 3)).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3)).start(t=[(1, 2, 3)])
     world.kill(3)
     told = world.leadership(TP)
     assert told.isr == (1, 2)
@@ -187,8 +179,7 @@ def waits(world):
 
 def test_a_move_waits_for_the_restart_of_a_live_broker_whose_log_dir_failed():
     """The sentence said that the broker was dead."""
-    world = Harness().start()
-    world.create("t", [(1, 3)])
+    world = Harness().start(t=[(1, 3)])
     world.fail_log_dir(3, TP)
     world.reassign({TP: (1, 2)})
     world.catch_up_all()
@@ -203,8 +194,7 @@ def test_a_move_waits_for_the_restart_of_a_live_broker_whose_log_dir_failed():
 
 def test_a_move_goes_on_with_a_replica_that_its_broker_serves_again():
     """Apache: a partition without an error in the answer leaves `replicasOnOfflineDirs`."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.fail_log_dir(3, TP)
     assert world.machine.state.waiting[TP][0].reason is WaitReason.DEAD
@@ -217,8 +207,7 @@ def test_a_move_goes_on_with_a_replica_that_its_broker_serves_again():
 
 
 def test_a_replica_that_its_broker_serves_again_leads_a_partition_without_a_leader():
-    world = Harness().start()
-    world.create("t", [(3,)])
+    world = Harness().start(t=[(3,)])
     world.fail_log_dir(3, TP)
     assert world.leadership(TP).leader == NO_LEADER
     world.failed.clear()
@@ -228,8 +217,7 @@ def test_a_replica_that_its_broker_serves_again_leads_a_partition_without_a_lead
 
 def test_the_last_answer_says_whether_a_replica_is_served():
     """Both requests were sent before the first of them was answered."""
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent = {3}
     world.feed(LogDirsFailed((3,)), LogDirsFailed((3,)))
     first, second = (request.request_id for _, request in world.unanswered)
@@ -250,8 +238,7 @@ def test_the_last_answer_says_whether_a_replica_is_served():
     ],
 )
 def test_a_replica_that_is_refused_stays_offline(error, partition_error):
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.fail_log_dir(3, TP)
     world.silent = {3}
     world.feed(LogDirsFailed((3,)))

@@ -28,8 +28,7 @@ from shunter.model.topic import Topic
 
 
 def test_a_legacy_entry_for_what_a_record_does_already_goes_with_the_move():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     world.store.legacy = LegacyReassignments({TP: (3, 4)}, {}, 0, czxid=1_001)
     world.fail_over()
@@ -52,8 +51,7 @@ def test_a_cancel_does_not_reach_what_is_asked_for_after_it():
 @pytest.mark.parametrize(("target", "present"), [((3, 4, 5), 2), ((3,), 2), ((3, 4), 2)])
 def test_a_target_with_another_number_of_replicas_is_refused_where_the_request_says_so(target, present):
     """KIP-860; while a partition moves, the replicas at the end of its move count."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     keeps = ReassignmentChange(TP, target, forced=True, changes_factor=False)
     for token in (1, 2):
         world.feed(ReassignmentsSubmitted((keeps,), reply_to=token))
@@ -86,8 +84,7 @@ def test_another_target_that_waits_when_its_move_is_paused_is_for_later():
 
 
 def test_a_topic_that_is_deleted_while_its_move_is_accepted_leaves_no_legacy_entry():
-    world = Harness().start()
-    world.create("t", [(1,)])
+    world = Harness().start(t=[(1,)])
     world.hold_writes = True
     world.write_legacy({TP: (3,)})
     (bridged,), world.held_batches = world.held_batches, []
@@ -102,8 +99,7 @@ def test_a_topic_that_is_deleted_while_its_move_is_accepted_leaves_no_legacy_ent
 
 def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_changed():
     """KIP-236: the original has the replicas, in their ORDER, as they were when the record became durable."""
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2, 3), (1, 2, 3)])
     world.reassign({TP: (1, 2, 4)})
     waits = TopicPartition("t", 1)
     topic = world.store.topics["t"]
@@ -116,8 +112,7 @@ def test_a_move_that_waits_is_not_recorded_with_an_original_that_somebody_has_ch
 
 def waiting_request(**asked):
     """A request of two partitions: the first was accepted in the first slice, and the second waits."""
-    world = Harness(slice_partitions=1).start()
-    world.create("t", [(1, 2), (1, 2)])
+    world = Harness(slice_partitions=1).start(t=[(1, 2), (1, 2)])
     world.hold_writes = True
     world.write_request({("t", 0): (1, 3), ("t", 1): (1, 3)}, **asked)
     return world
@@ -167,8 +162,7 @@ def test_a_cancel_of_everything_reaches_what_waits_in_the_other_znodes(place):
 
 def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_be_done():
     """Nothing was read back. That was taken for a znode that is gone, and its entries were forgotten."""
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2), (1, 2)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2), (1, 2)])
     world.reassign({("t", 1): (1, 3)})
     world.hold_writes = True
     world.write_extra({TP: (1, 4), ("t", 1): (1, 3)})
@@ -185,9 +179,7 @@ def test_a_write_that_zookeeper_forbids_leaves_what_the_extra_znode_asks_for_to_
 
 def test_a_move_after_one_whose_replicas_are_still_being_deleted_has_the_original_of_this_moment():
     """Found by simulation: its record replaced the former move's, and the version of the topic was not checked."""
-    world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=1).start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(4, 5)])
+    world = Harness(brokers=(1, 2, 3, 4, 5), max_concurrent=1).start(t=[(1, 2)], u=[(4, 5)])
     world.silent.add(2)
     world.reassign({TP: (1, 3)})
     world.catch_up(TP, 3)
@@ -208,8 +200,7 @@ def test_a_move_after_one_whose_replicas_are_still_being_deleted_has_the_origina
 @pytest.mark.parametrize("while_away", [False, True])
 def test_an_impossible_entry_of_the_legacy_znode_does_not_hold_the_others(while_away):
     """Apache's controller moves the others, too. The entry is told and taken out, so the znode goes in the end."""
-    world = Harness(brokers=(1, 2, 3, 4)).start()
-    world.create("t", [(1, 2), (1, 2), (1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4)).start(t=[(1, 2), (1, 2), (1, 2)])
     entries = {("t", 0): (3, 3), ("t", 1): (3, 4), ("t", 2): (-1, 2)}
     if while_away:
         world.store.legacy = LegacyReassignments({TopicPartition(*tp): to for tp, to in entries.items()}, {}, 0, 5_000)
@@ -227,8 +218,7 @@ def test_an_impossible_entry_of_the_legacy_znode_does_not_hold_the_others(while_
 
 
 def test_a_broker_that_returns_while_a_move_is_accepted_lets_it_begin():
-    world = Harness().start()
-    world.create("t", [(2,)])
+    world = Harness().start(t=[(2,)])
     world.kill(2)
     world.hold_writes = True
     world.reassign({TP: (3,)}, forced=True)
@@ -240,8 +230,7 @@ def test_a_broker_that_returns_while_a_move_is_accepted_lets_it_begin():
 
 
 def test_an_unclean_election_lets_a_move_go_on_that_waits_for_a_leader():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.propose(TP, (1,))
     world.kill(1)
     world.reassign({TP: (3, 4)}, forced=True)
@@ -265,9 +254,7 @@ def test_a_rollback_goes_on_when_min_insync_replicas_is_lowered():
 
 
 def test_a_move_that_goes_with_its_topic_makes_room_for_what_is_pending():
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1,)])
-    world.create("u", [(1, 2)])
+    world = Harness(max_concurrent=1).start(t=[(1,)], u=[(1, 2)])
     world.hold_writes = True
     world.reassign({TP: (3,)}, token=2)
     world.store.deleting = {"t"}
@@ -291,8 +278,7 @@ def test_a_move_of_a_partition_that_nobody_has_led_yet_begins_when_somebody_does
 
 
 def test_a_broker_that_returns_with_its_log_dir_while_a_move_is_accepted_lets_it_begin():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.machine.intake.liveness.on_replicas_failed(3, [TP])
     world.hold_writes = True
     world.reassign({TP: (1, 3)})
@@ -305,8 +291,7 @@ def test_a_broker_that_returns_with_its_log_dir_while_a_move_is_accepted_lets_it
 
 def test_what_became_pending_while_settings_changed_begins_by_the_new_ones():
     """Seed 94100008: the bound on moves was lifted while a write made two of them pending."""
-    world = Harness(max_concurrent=1).start()
-    world.create("t", [(1, 2), (1, 2)])
+    world = Harness(max_concurrent=1).start(t=[(1, 2), (1, 2)])
     world.reassign({("t", 1): (1, 3)})
     world.hold_writes = True
     world.reassign({TP: (1, 4)}, token=6)
@@ -316,8 +301,7 @@ def test_what_became_pending_while_settings_changed_begins_by_the_new_ones():
 
 
 def test_a_resumed_addition_fetches_again_though_it_joined_the_isr_before_it_was_stopped():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 2, 3, 4)})
     world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     world.catch_up(TP, 3)
@@ -328,8 +312,7 @@ def test_a_resumed_addition_fetches_again_though_it_joined_the_isr_before_it_was
 
 
 def test_a_paused_move_that_somebody_else_moved_on_holds_nobody_back():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     topic = world.store.topics["t"]
@@ -369,8 +352,7 @@ def test_what_was_paused_while_it_waited_is_resumed_or_cancelled_there(mode, tol
 
 
 def test_what_takes_the_place_of_a_paused_move_sets_its_replicas_going_again():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 2, 3)}, strategy=Strategy.ALL_AT_ONCE)
     world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     before = world.leadership(TP).leader_epoch
@@ -383,9 +365,7 @@ def test_what_takes_the_place_of_a_paused_move_sets_its_replicas_going_again():
 
 
 def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(1, 2)])
+    world = Harness().start(t=[(1, 2)], u=[(1, 2)])
     world.reassign({TP: (1, 2, 3)})
     world.hold_writes = True
     world.feed(submitted(7, ("u", 0), (3, 4)), everything(8, Intervention.PAUSE), everything(9, Intervention.RESUME))
@@ -396,8 +376,7 @@ def test_a_pause_that_ends_in_the_write_in_which_it_began_stops_nothing():
 
 def test_a_rollback_that_needs_what_was_stopped_for_the_pause_has_it_fetched_again():
     """World 96122536: an original that had been dropped was being added again when the move was paused."""
-    world = Harness(brokers=(1, 2, 3, 4, 5)).start()
-    world.create("t", [(5, 3, 2)])
+    world = Harness(brokers=(1, 2, 3, 4, 5)).start(t=[(5, 3, 2)])
     world.reassign({TP: (1, 4, 3)})
     world.catch_up(TP, 1)
     assert world.replicas(TP) == (5, 3, 1, 4)
@@ -412,8 +391,7 @@ def test_a_rollback_that_needs_what_was_stopped_for_the_pause_has_it_fetched_aga
 
 
 def test_a_paused_addition_is_stopped_only_if_its_broker_was_told():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.reassign({TP: None}, token=2, intervention=Intervention.PAUSE)
     state = world.machine.state

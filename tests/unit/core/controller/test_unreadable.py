@@ -33,8 +33,7 @@ BAD = TopicPartition("t", 3)
 
 def with_a_broken_state(**settings):
     """Partitions 0 and 1 of t, on 1, 2, 3; then nonsense is written into the state of partition 0."""
-    world = Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start()
-    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start(t=[(1, 2, 3), (1, 2, 3)])
     world.store.broken.add(BROKEN)
     return world
 
@@ -334,8 +333,7 @@ def test_producer_ids_are_not_given_out_again_when_the_block_can_not_be_read():
 
 def test_what_is_owed_of_a_topic_that_can_not_be_read_is_asked_for_when_it_can():
     """Another controller may have placed a replica there again meanwhile (simulated, seed 46003443)."""
-    world = Harness(brokers=(1, 2, 3, 4)).start()
-    world.create("t", [(1, 2, 3), (1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3, 4)).start(t=[(1, 2, 3), (1, 2, 3)])
     topic, state = world.store.topics["t"], world.store.states[BROKEN]
     again = topic.assignments | {0: ReplicaAssignment((1, 2, 4))}
     world.store.topics["t"] = topic._replace(assignments=again, version=topic.version + 1)
@@ -352,9 +350,7 @@ def test_what_is_owed_of_a_topic_that_can_not_be_read_is_asked_for_when_it_can()
 
 
 def test_a_legacy_entry_that_a_request_named_too_goes_when_its_topic_can_be_read_again():
-    world = Harness(brokers=(1, 2, 3, 4), slice_partitions=1).start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4), slice_partitions=1).start(t=[(1, 2)], u=[(1, 2)])
     world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
     world.store.legacy = LegacyReassignments({BROKEN: (1, 2)}, {}, 0, 700)
     world.fail_over()
@@ -369,8 +365,7 @@ def test_a_legacy_entry_that_a_request_named_too_goes_when_its_topic_can_be_read
 
 def test_a_topic_goes_from_every_broker_when_nobody_knows_whom_its_move_dropped():
     """Found by simulation: a broker that was not told of the drop kept its replica, and no record named it any more."""
-    world = Harness(brokers=(1, 2, 3)).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3)).start(t=[(1, 2)])
     world.silent.add(2)
     world.reassign({BROKEN: (1, 3)})
     world.catch_up(BROKEN, 3)

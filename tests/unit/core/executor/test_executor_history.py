@@ -1,6 +1,6 @@
 """Executions one after the other: history, the way back from one, and throttles that one owes."""
 
-from apache_yard import Rig, Yard
+from apache_yard import Rig, Yard, planned
 
 from shunter.cli.execution.history import told_execution
 from shunter.core.executor import events as ev
@@ -34,8 +34,7 @@ RATE_OF_6 = ThrottleKey("broker", "6", "follower.replication.throttled.rate")
 
 
 def test_each_plan_that_finds_nothing_under_way_begins_an_execution() -> None:
-    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
-    rig.submit(("t", 0, (4, 2)))
+    rig = planned({"t": [(1, 2), (1, 2)]}, ("t", 0, (4, 2)))
     rig.settle(catching_up=False, rounds=12)
     rig.submit(("t", 1, (1, 5)))
     rig.settle()
@@ -55,8 +54,7 @@ def test_each_plan_that_finds_nothing_under_way_begins_an_execution() -> None:
 
 
 def test_the_reverse_goes_from_where_it_ended_back_to_where_it_was_in_its_order() -> None:
-    rig = Rig(Yard({"t": [(1, 2), (2, 1)]}))
-    rig.submit(("t", 0, (4, 5)), ("t", 1, (2, 4)))
+    rig = planned({"t": [(1, 2), (2, 1)]}, ("t", 0, (4, 5)), ("t", 1, (2, 4)))
     rig.settle()
     (done,) = executions(rig.journal)
     found = reverse(done)
@@ -70,8 +68,7 @@ def test_the_reverse_goes_from_where_it_ended_back_to_where_it_was_in_its_order(
 
 
 def test_what_was_stopped_on_its_way_goes_back_and_what_others_changed_stays() -> None:
-    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
-    rig.submit(("t", 0, (4, 5)), ("t", 1, (4, 2)))
+    rig = planned({"t": [(1, 2), (1, 2)]}, ("t", 0, (4, 5)), ("t", 1, (4, 2)))
     rig.settle(catching_up=False, rounds=12)
     rig.yard.catch_up(T0)
     rig.settle(catching_up=False, rounds=30)
@@ -90,8 +87,7 @@ def test_what_was_stopped_on_its_way_goes_back_and_what_others_changed_stays() -
 
 
 def test_every_throttle_that_was_asked_for_is_told() -> None:
-    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
-    rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(throttle=5_000_000))
+    rig = planned({"t": [(1, 2), (1, 2)]}, ("t", 0, (4, 2)), options=ExecutionOptions(throttle=5_000_000))
     rig.settle(catching_up=False, rounds=12)
     rig.command(CommandKind.LIMIT, rate=2_000_000)
     rig.command(CommandKind.LIMIT, rate=2_000_000)
@@ -105,8 +101,7 @@ def test_every_throttle_that_was_asked_for_is_told() -> None:
 
 def test_what_was_not_taken_on_of_a_plan_is_counted() -> None:
     """An outsider's find: an execution with a partition that it refused had "1 done" alone."""
-    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
-    rig.submit(("t", 0, (1, 3)), ("t", 1, (1, 9)))
+    rig = planned({"t": [(1, 2), (1, 2)]}, ("t", 0, (1, 3)), ("t", 1, (1, 9)))
     rig.settle()
     (execution,) = executions(rig.journal)
     assert (execution.refused, rig.outcomes()) == (1, {T0: Outcome.DONE})

@@ -4,7 +4,7 @@ import random
 import time
 
 import pytest
-from apache_yard import Rig, Yard
+from apache_yard import planned
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -231,8 +231,7 @@ def a_move(original: tuple[int, ...], target: tuple[int, ...]) -> Move:
 
 
 def test_what_is_told_ahead_is_what_the_executor_does() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 3)))
     told, waits = ahead(a_move((1, 2, 3), (4, 5, 3)), (1, 2, 3), frozenset(range(1, 7)))
     rig.settle()
     done = [entry.record.replicas for entry in rig.journal if isinstance(entry.record, StepFinished)]
@@ -248,8 +247,7 @@ def test_a_dead_target_is_waited_for() -> None:
 
 
 def test_a_rollback_and_a_stop() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)))
     rig.settle(catching_up=False, rounds=12)
     rig.yard.catch_up(T0)
     rig.settle(catching_up=False, rounds=30)

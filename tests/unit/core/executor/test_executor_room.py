@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from apache_yard import SIZE, Rig, Yard, until, until_asked
+from apache_yard import SIZE, Rig, Yard, planned, until, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
@@ -271,8 +271,7 @@ def refused(rig: Rig) -> int:
 
 @pytest.mark.parametrize("looked_lately", [True, False])
 def test_a_move_whose_next_step_names_a_cordoned_broker_waits_and_goes_on(looked_lately: bool) -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)))
     until(rig, lambda: bool(rig.yard.ongoing()), 80, "the first step does not run")
     rig.yard.cordon(4)
     if not looked_lately:
@@ -302,8 +301,7 @@ def test_a_move_whose_next_step_names_a_cordoned_broker_waits_and_goes_on(looked
     [(CommandKind.ROLL_BACK, Outcome.ROLLED_BACK, (1, 2)), (CommandKind.STOP, Outcome.STOPPED, (1, 2, 3))],
 )
 def test_the_ways_out_end_a_move_that_a_cordon_holds(kind: CommandKind, outcome: Outcome, left: Replicas) -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)))
     until(rig, lambda: bool(rig.yard.ongoing()), 80, "the first step does not run")
     rig.yard.cordon(4)
     rig.settle(rounds=100)
@@ -313,8 +311,7 @@ def test_the_ways_out_end_a_move_that_a_cordon_holds(kind: CommandKind, outcome:
 
 
 def test_a_move_that_only_takes_a_replica_from_a_cordoned_broker_goes_on_in_one_step() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 3)))
     until(rig, lambda: bool(rig.yard.ongoing()), 80, "the first step does not run")
     assert rig.asked == [(T0, (1, 2, 3, 4))]
     rig.yard.cordon(2)
@@ -330,8 +327,7 @@ def test_a_move_that_only_takes_a_replica_from_a_cordoned_broker_goes_on_in_one_
 
 
 def test_another_order_of_replicas_waits_as_well() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (2, 1)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (2, 1)))
     until(rig, lambda: bool(rig.core.state.moves), 80, "the plan was not taken on")
     rig.yard.cordon(1)
     rig.settle(rounds=600)
@@ -346,8 +342,7 @@ def test_another_order_of_replicas_waits_as_well() -> None:
 
 
 def test_a_cancel_loses_the_order_and_waits_for_the_cordon_to_restore_it() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 2)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 2)))
     until(rig, lambda: bool(rig.yard.ongoing()), 80, "the step does not run")
     rig.settle(catching_up=False, rounds=20)
     rig.yard.cordon(2)
@@ -364,8 +359,7 @@ def test_a_cancel_loses_the_order_and_waits_for_the_cordon_to_restore_it() -> No
 
 
 def test_a_redirection_that_a_cordon_prevents_is_a_cancel() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 2)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 2)))
     until(rig, lambda: bool(rig.yard.ongoing()), 80, "the step does not run")
     rig.yard.cordon(2)  # Nobody has looked yet, so the rollback asks for another target.
     rig.command(CommandKind.ROLL_BACK)
@@ -378,8 +372,7 @@ def test_a_redirection_that_a_cordon_prevents_is_a_cancel() -> None:
 
 
 def test_a_rollback_waits_until_the_executions_own_cordon_is_given_back() -> None:
-    rig = Rig(Yard({"t": [(1, 2)], "u": [(1, 5)]}))
-    rig.submit(("t", 0, (1, 3)))
+    rig = planned({"t": [(1, 2)], "u": [(1, 5)]}, ("t", 0, (1, 3)))
     until_asked(rig)
     rig.submit(("u", 0, (6, 5)), options=ExecutionOptions(cordons=((2, "*"),)))
     rig.settle(catching_up=False, rounds=100)
@@ -390,8 +383,7 @@ def test_a_rollback_waits_until_the_executions_own_cordon_is_given_back() -> Non
 
 
 def test_a_forward_move_that_an_own_cordon_holds_names_undrain() -> None:
-    rig = Rig(Yard({"t": [(1, 2)], "u": [(4, 5)]}))
-    rig.submit(("t", 0, (3, 4)))
+    rig = planned({"t": [(1, 2)], "u": [(4, 5)]}, ("t", 0, (3, 4)))
     until(rig, lambda: bool(rig.yard.ongoing()), 80, "the first step does not run")
     rig.submit(("u", 0, (6, 5)), options=ExecutionOptions(cordons=((4, "*"),)))
     rig.settle(rounds=300)
@@ -405,8 +397,7 @@ def test_a_forward_move_that_an_own_cordon_holds_names_undrain() -> None:
 
 def test_a_journal_with_a_cordon_that_was_given_back_closes_no_broker() -> None:
     """An outsider's find: after `drain --cordon` and `undrain`, every dry run that named the broker was refused."""
-    rig = Rig(Yard({"u": [(4, 5)]}))
-    rig.submit(("u", 0, (6, 5)), options=ExecutionOptions(cordons=((4, "*"),)))
+    rig = planned({"u": [(4, 5)]}, ("u", 0, (6, 5)), options=ExecutionOptions(cordons=((4, "*"),)))
     rig.settle(rounds=300)
     rig.command(CommandKind.UNCORDON, brokers=(4,))
     rig.settle()
@@ -418,8 +409,7 @@ def test_a_journal_with_a_cordon_that_was_given_back_closes_no_broker() -> None:
 
 
 def test_a_refused_step_is_dropped_once_and_numbered_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 2)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 2)))
     until(rig, lambda: bool(rig.core.state.moves), 80, "the plan was not taken on")
     rig.yard.cordon(3)
     rig.settle(rounds=300)
