@@ -9,6 +9,8 @@ import pytest
 from shunter.app.bundle import SHA256SUMS, dependencies, locked_lines
 from shunter.errors import SettingsError
 
+pytestmark = pytest.mark.kraft
+
 ROOT = Path(__file__).parents[2]
 STREAMS = (
     "from shunter.pipeline.session import *\n"

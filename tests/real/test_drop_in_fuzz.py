@@ -13,6 +13,8 @@ from shunter.app.drop_in.options import ACTIONS, APACHE_ACTIONS, OPTIONS
 from shunter.app.drop_in.tool import run
 from shunter.drivers.admin.blocking import BlockingAdmin
 
+pytestmark = pytest.mark.kraft
+
 KIPS = (ACTIONS.keys() - set(APACHE_ACTIONS)) | {
     "zookeeper",
     "zk-tls-config-file",

@@ -11,6 +11,8 @@ from lab.testbed.failures import PartFailed
 from lab.testbed.ivy import MavenModule
 from lab.testbed.waiting import wait_until
 
+pytestmark = pytest.mark.kraft
+
 VERSION = "3.0.0"
 MODULES = kafka_modules(VERSION)
 JARS = sorted(f"{module.name}-{module.revision}.jar" for module in MODULES)

@@ -21,6 +21,8 @@ from lab.testbed.java import java_executable
 from made_certificates import BOTH, NOW, SERVER, Made, issued
 from shunter.formats.security.certificate_chain import faults_of, host_fault
 
+pytestmark = pytest.mark.kraft
+
 
 @pytest.fixture(scope="module")
 def java() -> Iterator[Any]:

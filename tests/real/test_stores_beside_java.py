@@ -23,6 +23,8 @@ from shunter.formats.security.certificate_names import (
 from shunter.formats.security.key_stores import read_key_store, read_trust_store
 from shunter.model.security.listeners import ClientAuth, KeyStore, Secret, TlsSettings
 
+pytestmark = pytest.mark.kraft
+
 KEY_PASSWORD = "another-password"
 
 
