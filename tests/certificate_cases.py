@@ -1,7 +1,5 @@
 """Which certificates Kafka's own code accepts, as tables: two tests use them, one of which asks Java."""
 
-from __future__ import annotations
-
 from made_certificates import ANY, CLIENT, SERVER, authority, issued, other_key
 
 ROOT = authority("root")

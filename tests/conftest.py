@@ -1,7 +1,5 @@
 """Fixtures for all rooms. A real server starts once in a session, and only if a test needs it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

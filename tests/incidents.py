@@ -1,7 +1,5 @@
 """Clusters in an incident: brokers that are dead, fenced, cordoned or damaged, replicas out of sync, disks without room."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any

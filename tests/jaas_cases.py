@@ -1,7 +1,5 @@
 """Values of `sasl.jaas.config`, and what Kafka's own parser makes of them: two tests use them, one of which asks Java."""
 
-from __future__ import annotations
-
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule required "
 TAKEN: dict[str, dict[str, str]] = {
     **{f"u={said};": {"u": meant} for said, meant in {

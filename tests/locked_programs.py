@@ -3,8 +3,6 @@
 Each is installed in an environment of its own in the cache, pinned with hashes.
 """
 
-from __future__ import annotations
-
 import hashlib
 import shutil
 import subprocess

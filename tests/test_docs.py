@@ -1,7 +1,5 @@
 """The documents keep up with the code, as far as a program can tell."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import tomllib

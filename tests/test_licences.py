@@ -1,7 +1,5 @@
 """Every package that Shunter depends on has its licence in docs/licences.md."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The house rules, as far as a program can check them."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

@@ -1,7 +1,5 @@
 """An OAuth token endpoint on this machine: the client-credentials grant, with unsigned tokens by default."""
 
-from __future__ import annotations
-
 import base64
 import json
 import threading

@@ -5,8 +5,6 @@ All operations are tested but the event stream, which never ends and has tests o
 Tests of the service's own checks are in `tests/unit/app`.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

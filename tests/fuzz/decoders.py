@@ -1,7 +1,5 @@
 """All decoders of data that other programs write, in one table: name, decoder of bytes, and inputs that it accepts."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Callable

@@ -16,9 +16,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture
 def world():
-    made = Harness(brokers=(1, 2, 3, 4)).start()
-    made.create("t", [(1, 2, 3)])
-    return made
+    return Harness(brokers=(1, 2, 3, 4)).start(t=[(1, 2, 3)])
 
 
 def requests(world, kind, since=0):
@@ -123,8 +121,7 @@ def test_a_later_event_overrides_an_earlier_one():
     """'we will let later events overrides the state change of previous events'; 'The new controller should be able to
     abort/cancel the long running process.'
     """
-    world = Harness(brokers=(1, 2, 3, 4, 5), strategy=Strategy.ALL_AT_ONCE).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4, 5), strategy=Strategy.ALL_AT_ONCE).start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     world.reassign({TP: (1, 5)}, token=2)
     assert world.store.reassignments[TP].target == (1, 5)
@@ -136,8 +133,7 @@ def test_a_later_event_overrides_an_earlier_one():
 
 def test_a_death_of_an_old_replica_exposes_nobody():
     """'based on the principle of avoiding under replicated partition (URP)': 2.B, the floor (0102)."""
-    world = Harness(brokers=(1, 2, 3, 4), strategy=Strategy.ALL_AT_ONCE).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4), strategy=Strategy.ALL_AT_ONCE).start(t=[(1, 2)])
     world.reassign({TP: (2, 3)})
     world.kill(2)
     world.catch_up(TP, 3)
@@ -170,8 +166,7 @@ def test_obsolete_state_is_sent_to_nobody_after_a_resignation(world):
 
 def test_scheduled_tasks_are_events():
     """'Scheduled tasks (e.g. preferred leader election)': they begin by an event, `TimePassed`."""
-    world = Harness(brokers=(1, 2)).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2)).start(t=[(1, 2)])
     world.kill(1)
     world.revive(1)
     world.catch_up(TP, 1)

@@ -1,7 +1,5 @@
 """The controller redesign, "Long Running Process Handling": the table's partition t1p1, its scenarios and step 3."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.reassignment import Situation, Step, Waiting, WaitReason, next_step, roll_back, supersede

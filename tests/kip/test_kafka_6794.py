@@ -1,7 +1,5 @@
 """KAFKA-6794, sentence by sentence: one replica at a time. Each test quotes what it holds, or the record that departs."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.reassignment import Situation, Step, Waiting, WaitReason, next_step, plan_on_paper

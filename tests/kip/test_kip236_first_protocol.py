@@ -20,9 +20,7 @@ THIRD = TopicPartition("t", 2)
 @pytest.fixture
 def world():
     """Three partitions on 1, 2, 3; brokers up to 6; all new replicas at once, so that a rollback is one write."""
-    made = Harness(brokers=(1, 2, 3, 4, 5, 6), strategy=Strategy.ALL_AT_ONCE).start()
-    made.create("t", [(1, 2, 3), (2, 1, 3), (3, 1, 2)])
-    return made
+    return Harness(brokers=(1, 2, 3, 4, 5, 6), strategy=Strategy.ALL_AT_ONCE).start(t=[(1, 2, 3), (2, 1, 3), (3, 1, 2)])
 
 
 def test_the_controller_is_informed_of_a_cancellation_by_a_watch_and_rolls_back(world):

@@ -20,9 +20,7 @@ SECOND = TopicPartition("t", 1)
 
 def yard(**settings):
     settings.setdefault("strategy", Strategy.ALL_AT_ONCE)
-    made = Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start()
-    made.create("t", [(1, 2, 3), (2, 1, 3)])
-    return made
+    return Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start(t=[(1, 2, 3), (2, 1, 3)])
 
 
 @pytest.fixture
@@ -189,8 +187,7 @@ def test_a_top_below_min_insync_replicas_is_warned_of_and_ignored():
 
 def test_a_changed_reassignment_lets_go_of_intermediate_replicas_at_once():
     """'an initial assignment of [1,2], reassigned to [2,3] and then changed to [2,4] … broker 3 will remain'"""
-    world = Harness(brokers=(1, 2, 3, 4), strategy=Strategy.ALL_AT_ONCE).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4), strategy=Strategy.ALL_AT_ONCE).start(t=[(1, 2)])
     world.write_request({TP: (2, 3)})
     assert 3 in world.replicas(TP)
     world.write_request({TP: (2, 4)})
@@ -200,8 +197,7 @@ def test_a_changed_reassignment_lets_go_of_intermediate_replicas_at_once():
 
 def test_an_intermediate_replica_that_became_the_leader_goes_too():
     """'More complex scenarios exist where such "intermediate replicas" become the leader.'"""
-    world = Harness(brokers=(1, 2, 3, 4), strategy=Strategy.ALL_AT_ONCE).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4), strategy=Strategy.ALL_AT_ONCE).start(t=[(1, 2)])
     world.write_request({TP: (3, 4)})
     world.catch_up(TP, 3)
     for id_ in (1, 2):
@@ -348,8 +344,7 @@ def test_one_watch_serves_all_requests():
 @pytest.mark.parametrize("way", ["rpc", "legacy", "extra"])
 def test_a_partition_with_fewer_originals_than_min_insync_replicas_may_grow(way):
     """'We check top >= min.insync.replicas': of request znodes alone, because growth mends the partition (0106)."""
-    world = Harness(brokers=(1, 2, 3), default_min_isr=2).start()
-    world.create("t", [(1,)])
+    world = Harness(brokers=(1, 2, 3), default_min_isr=2).start(t=[(1,)])
     {"rpc": world.reassign, "legacy": world.write_legacy, "extra": world.write_extra}[way]({TP: (1, 2, 3)})
     assert world.store.reassignments[TP].top == 1
     world.catch_up_all()

@@ -20,10 +20,7 @@ OTHER = TopicPartition("u", 0)
 
 def yard(**settings):
     settings.setdefault("strategy", Strategy.ALL_AT_ONCE)
-    made = Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start()
-    made.create("t", [(1, 2, 3), (2, 1, 3)])
-    made.create("u", [(1, 2, 3)])
-    return made
+    return Harness(brokers=(1, 2, 3, 4, 5, 6), **settings).start(t=[(1, 2, 3), (2, 1, 3)], u=[(1, 2, 3)])
 
 
 @pytest.fixture

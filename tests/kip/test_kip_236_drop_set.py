@@ -1,7 +1,5 @@
 """KIP-236: drop set, rollback, conflicting requests; sentence by sentence, as far as they decide about one partition."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.reassignment import (

@@ -1,7 +1,5 @@
 """KIP-455's draft: the trace of R, I and T, and what a cancellation keeps."""
 
-from __future__ import annotations
-
 from shunter.core.reassignment import Situation, Step, Waiting, WaitReason, next_step, stop
 from shunter.model.partition import ReplicaAssignment, Replicas
 from shunter.model.reassignment import Strategy

@@ -14,9 +14,7 @@ TP = TopicPartition("t", 0)
 
 @pytest.fixture
 def world():
-    made = Harness(brokers=(1, 2, 3, 4)).start()
-    made.create("t", [(1, 2, 3)])
-    return made
+    return Harness(brokers=(1, 2, 3, 4)).start(t=[(1, 2, 3)])
 
 
 def sent(world, *kinds, since=0):
@@ -81,8 +79,7 @@ def test_the_maximum_is_of_all_registered_brokers(world):
 
 def test_a_two_pass_deployment():
     """'Adopting the change in this KIP requires a two pass deployment': by setting, without a restart (0007)."""
-    world = Harness(control_request_epoch=ControlRequestEpoch.PER_BROKER).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(control_request_epoch=ControlRequestEpoch.PER_BROKER).start(t=[(1, 2, 3)])
     assert all(len(request.brokers) == 1 for request in sent(world, SendUpdateMetadata))
     before = len(world.sent)
     world.feed(SettingsChanged(ControllerSettings(US)))

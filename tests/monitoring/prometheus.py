@@ -5,8 +5,6 @@ Ubuntu, apt downloads the distribution's package and checks it by the signed ind
 not installed. Without either, the tests that need Prometheus are skipped.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

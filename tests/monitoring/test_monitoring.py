@@ -3,8 +3,6 @@
 Two exporters run: a service with its page, and a controller's endpoint.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import re

@@ -1,7 +1,5 @@
 """Apache's class of `kafka-reassign-partitions` in one Java process. Each command runs until it needs a cluster."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

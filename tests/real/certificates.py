@@ -1,7 +1,5 @@
 """An authority, brokers and a client with certificates, made by openssl and keytool while a test runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from lab.testbed.process import run_bounded

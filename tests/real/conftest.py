@@ -3,6 +3,7 @@ import sys
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from kazoo.client import KazooClient
@@ -27,6 +28,27 @@ def zk(yard):
     client = KazooClient(yard.cluster.zookeeper_connect)
     client.start()
     yield client
+    client.stop()
+    client.close()
+
+
+@pytest.fixture
+def topic():
+    """The name of a topic that no other test uses; it does not exist yet."""
+    return f"t-{uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def corner(zookeeper, chroot):
+    """An empty corner of the ZooKeeper that tests share: its connect string, and a client of it."""
+    root = KazooClient(zookeeper.connect_string)
+    root.start()
+    root.ensure_path(chroot)
+    root.stop()
+    root.close()
+    client = KazooClient(zookeeper.connect_string + chroot)
+    client.start()
+    yield zookeeper.connect_string + chroot, client
     client.stop()
     client.close()
 
@@ -62,6 +84,16 @@ def shared_kraft(tmp_path_factory):
     folder = tmp_path_factory.mktemp("kraft")
     with KRaftCluster(folder, node_ids=BROKERS, heap_mib=200, properties=HELD_BACK) as cluster:
         yield cluster
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """Mark all tests of this folder, and those of the shared cluster, which `./test` runs beside the others."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker("real")
+        if "shared_yard" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -3,8 +3,6 @@
 Usage: python controller_process.py CONNECT_STRING BROKER_ID; prints `elected EPOCH` after its election.
 """
 
-from __future__ import annotations
-
 import asyncio
 import sys
 

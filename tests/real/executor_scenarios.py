@@ -1,7 +1,5 @@
 """Scenarios that an execution must survive under every controller. One test file for each kind of cluster runs them."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

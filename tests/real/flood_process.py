@@ -4,8 +4,6 @@ Usage: python flood_process.py PORT CONNECTIONS; it ends when its standard input
 Every fifth connection never reads, every seventh says that it is broker 1, every eleventh sends half a request.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import struct

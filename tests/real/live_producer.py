@@ -1,7 +1,5 @@
 """A producer that writes until it is stopped, and the account of its acknowledged records."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from types import TracebackType

@@ -3,8 +3,6 @@
 Usage: python poisoned_controller.py ARGUMENTS OF shunter…
 """
 
-from __future__ import annotations
-
 from shunter.__main__ import run
 from shunter.core.controller.brokers import elections
 

@@ -1,7 +1,5 @@
 """One connection to a node, for requests that no client would send."""
 
-from __future__ import annotations
-
 import socket
 import struct
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """A connection that has logged in by SCRAM, for requests that no client would send."""
 
-from __future__ import annotations
-
 import secrets
 from typing import Any
 

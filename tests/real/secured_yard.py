@@ -4,8 +4,6 @@ Shunter gets a broker's properties. Beside the brokers' listener it has one for 
 with passwords, one for tokens, and none that is plaintext.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

@@ -1,7 +1,5 @@
 """The service as an operator runs it: a process, and the commands that talk to it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tomllib

@@ -1,7 +1,5 @@
 """Shunter's decisions about permissions beside those of Apache's own class, which also writes the ACLs."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +18,6 @@ from shunter.core.authorizer import AclAuthorizer, Requester
 from shunter.formats.znodes import acls as acl_znodes
 from shunter.model.security.acl import Acl, AclResource, Operation, ResourcePattern, ResourceType
 from shunter.model.security.principal import Principal
-
-pytestmark = pytest.mark.real
 
 SUPER = "User:root;User:CN=broker,OU=x"
 ASKERS = [

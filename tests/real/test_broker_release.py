@@ -6,16 +6,12 @@ Source: Apache Kafka 3.9, ControllerChannelManager: versions of LeaderAndIsr, Up
 import asyncio
 from contextlib import ExitStack
 
-import pytest
-
 from lab.testbed.kafka import KafkaBroker
 from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.drivers.brokers.connection import BrokerConnection
 from shunter.drivers.brokers.release import release_of
 from shunter.model.broker import Endpoint
 from shunter.wire.versions import common_control_versions
-
-pytestmark = pytest.mark.real
 
 RELEASES = {
     1: ("2.7", (4, 6, 3)),

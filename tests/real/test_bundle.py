@@ -1,7 +1,5 @@
 """`shunter bundle` is made with a network, and installed and run without one."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 from shunter.app.bundle import SHA256SUMS, dependencies, locked_lines
 from shunter.errors import SettingsError
 
-pytestmark = [pytest.mark.real]
+pytestmark = pytest.mark.kraft
 
 ROOT = Path(__file__).parents[2]
 STREAMS = (

@@ -1,7 +1,5 @@
 """The executor in the hour of need: the topic of groups, by which executors claim a cluster, can't be made or is offline."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -16,7 +14,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(600)]
 
 NOT_TO_BE_MADE = {"offsets.topic.replication.factor": 4, "offsets.topic.num.partitions": 1}
 

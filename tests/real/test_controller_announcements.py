@@ -4,7 +4,6 @@ The cluster begins empty: three brokers with a rack each, of which broker 1 has 
 """
 
 import json
-import uuid
 from contextlib import ExitStack
 
 import pytest
@@ -17,7 +16,7 @@ from lab.testbed.waiting import wait_until
 from shunter.formats.znodes import paths as znodes
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BOUND_S = 60
 
@@ -48,11 +47,6 @@ def zk(cluster):
     yield client
     client.stop()
     client.close()
-
-
-@pytest.fixture
-def topic():
-    return f"a-{uuid.uuid4().hex[:8]}"
 
 
 def wait_in_sync(zk, topic, partitions, brokers=(1, 2, 3)):

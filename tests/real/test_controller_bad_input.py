@@ -2,7 +2,6 @@
 
 import json
 import struct
-import uuid
 
 import pytest
 from raw_connection import RawConnection
@@ -12,16 +11,9 @@ from lab.testbed.waiting import wait_until
 from shunter.drivers.reassignment_rpc import alter_reassignments
 from shunter.model.partition import TopicPartition
 from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
-from shunter.wire.requests import API_VERSIONS, CREATE_PARTITIONS, CREATE_TOPICS, ELECT_LEADERS, METADATA
-
-pytestmark = pytest.mark.real
+from shunter.wire.requests import API_VERSIONS, CREATE_TOPICS, METADATA
 
 NOT_JSON = b"{ this is no JSON"
-
-
-@pytest.fixture
-def topic():
-    return f"b-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -186,24 +178,6 @@ def test_broken_znodes_while_running(yard, topic, zk, vandal):
     assert zk.get("/controller_epoch")[0] == epoch, "nothing of this cost an election"
 
 
-MALFORMED = {
-    "negative size": struct.pack(">i", -1),
-    "oversized": struct.pack(">i", 0x7FFFFFFF) + b"x" * 100,
-    "no header": struct.pack(">i", 3) + b"abc",
-    "array beyond the end": struct.pack(">ihhih", 14, METADATA, 1, 9, -1) + struct.pack(">i", 0x7FFFFFF0),
-    "string beyond the end": struct.pack(">ihhih", 16, METADATA, 1, 9, -1) + struct.pack(">ih", 1, 3_000),
-    "client id beyond the end": struct.pack(">ihhih", 10, METADATA, 1, 9, 30_000),
-}
-
-
-@pytest.mark.parametrize("frame", MALFORMED.values(), ids=MALFORMED)
-def test_a_malformed_frame_closes_that_connection_alone(yard, connection, frame):
-    with RawConnection(yard.controller.port) as other:
-        other.send(frame)
-        assert other.answer() is None
-    assert connection.ask(API_VERSIONS, 0, {}).error_code == 0
-
-
 def test_an_unknown_api_version_is_answered_as_kafka_does(yard, connection):
     """ApiVersions is answered in version 0 with error 35, so that clients go on; others with error 35 or a close."""
     for port in (yard.controller.port, yard.cluster.brokers[1].port):
@@ -219,70 +193,6 @@ def test_an_unknown_api_version_is_answered_as_kafka_does(yard, connection):
 
 def closed_or_unsupported(answer):
     return answer is None or struct.pack(">h", 35) in answer
-
-
-def test_create_topics_refuses_each_for_itself(yard, connection, topic):
-    us = yard.controller.broker_id
-    wrong = {"ours": [1, us], "repeated": [2, 2], "negative": [-1, 1]}
-    asked = [manual(f"{topic}-{kind}", replicas) for kind, replicas in wrong.items()]
-    asked += [manual(f"{topic}-good", [1, 2]), plain(f"{topic}-wide", 1, 99), plain(f"{topic}-none", 0, 1)]
-    asked += [plain("no/name", 1, 1)]
-    response = connection.ask(CREATE_TOPICS, 5, {"topics": asked, "timeout": 20_000, "validate_only": False})
-    told = {each.name: (int(each.error_code), each.error_message) for each in response.topics}
-    for kind in wrong:
-        assert told[f"{topic}-{kind}"][0] == 39, told
-        assert "artition 0 has" in told[f"{topic}-{kind}"][1]
-    assert told[f"{topic}-good"] == (0, None)
-    assert told[f"{topic}-wide"][0] == 38
-    assert told[f"{topic}-none"][0] == 37
-    assert told["no/name"][0] == 17
-    assert all(message for error, message in told.values() if error)
-    repeated = connection.ask(
-        CREATE_TOPICS, 5, {"topics": [plain(f"{topic}-good", 1, 1)], "timeout": 20_000, "validate_only": False}
-    )
-    assert int(repeated.topics[0].error_code) == 36
-
-
-def manual(name, replicas):
-    placed = [{"partition_index": 0, "broker_ids": replicas}]
-    return {"name": name, "num_partitions": -1, "replication_factor": -1, "assignments": placed}
-
-
-def plain(name, partitions, replication):
-    return {"name": name, "num_partitions": partitions, "replication_factor": replication}
-
-
-def test_create_partitions_refuses_each_for_itself(yard, connection, topic):
-    names = [f"{topic}-{kind}" for kind in ("fewer", "unknown", "ours", "good")]
-    for name in names:
-        yard.create(name, (1, 2), partitions=2)
-    ours = [{"broker_ids": [1, yard.controller.broker_id]}]
-    asked = [
-        {"name": names[0], "count": 1},
-        {"name": names[1], "count": 3, "assignments": [{"broker_ids": [1, 77]}]},
-        {"name": names[2], "count": 3, "assignments": ours},
-        {"name": names[3], "count": 3, "assignments": [{"broker_ids": [3, 4]}]},
-        {"name": f"{topic}-absent", "count": 3},
-    ]
-    response = connection.ask(CREATE_PARTITIONS, 1, {"topics": asked, "timeout": 20_000, "validate_only": False})
-    told = {each.name: (int(each.error_code), each.error_message) for each in response.results}
-    assert [told[each["name"]][0] for each in asked] == [37, 39, 39, 0, 3]
-    assert "77" in told[names[1]][1]
-    assert all(message for error, message in told.values() if error)
-
-
-def test_elect_leaders_refuses_each_partition_for_itself(yard, connection, topic):
-    yard.create(topic, (1, 2), partitions=1)
-    asked = [{"topic": topic, "partitions": [0, 7]}, {"topic": f"{topic}-absent", "partitions": [0]}]
-    response = connection.ask(ELECT_LEADERS, 1, {"election_type": 0, "topic_partitions": asked, "timeout": 20_000})
-    told = {
-        (each.topic, one.partition_id): (int(one.error_code), one.error_message)
-        for each in response.replica_election_results
-        for one in each.partition_result
-    }
-    assert told[topic, 0][0] == 84
-    assert told[topic, 7][0] == told[f"{topic}-absent", 0][0] == 3
-    assert all(message for _, message in told.values())
 
 
 def test_reassignments_refuse_each_partition_for_itself(yard, topic):

@@ -2,14 +2,11 @@
 
 import json
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from uuid import uuid4
 
-import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
 from lab.testbed.controller import ShunterController
@@ -17,27 +14,8 @@ from lab.testbed.kafka import KafkaBroker
 from lab.testbed.ports import LOOPBACK, free_ports
 from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import stays, wait_until
-from lab.testbed.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.real
 
 APPROVED = "Controlled shutdown request returned successfully"
-
-
-@pytest.fixture
-def topic():
-    return f"t-{uuid4().hex[:8]}"
-
-
-@contextmanager
-def zookeeper_client(connect):
-    client = KazooClient(connect)
-    client.start()
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
 
 
 def holder(client):
@@ -62,101 +40,99 @@ def peers(pid):
     return {int(line[2].split(":")[1], 16) for line in lines if line[3] == "01" and f"socket:[{line[9]}]" in own}
 
 
-def test_brokers_with_a_listener_for_their_controller(tmp_path):
+def test_brokers_with_a_listener_for_their_controller(corner, tmp_path):
     """The redesign's prioritised controller traffic: a broker has a listener, a thread and a queue for it alone."""
     ports = dict(zip((1, 2), zip(*[iter(free_ports(4))] * 2, strict=True), strict=True))
-    with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
-        brokers = {
-            id_: KafkaBroker(
-                id_,
-                server.connect_string,
-                tmp_path / f"broker-{id_}",
-                port=plain,
-                heap_mib=160,
-                properties={
-                    "listeners": f"PLAINTEXT://{LOOPBACK}:{plain},CONTROL://{LOOPBACK}:{control}",
-                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
-                    "control.plane.listener.name": "CONTROL",
-                    "replica.lag.time.max.ms": 5000,
-                },
-            )
-            for id_, (plain, control) in ports.items()
-        }
+    connect, client = corner
+    brokers = {
+        id_: KafkaBroker(
+            id_,
+            connect,
+            tmp_path / f"broker-{id_}",
+            port=plain,
+            heap_mib=160,
+            properties={
+                "listeners": f"PLAINTEXT://{LOOPBACK}:{plain},CONTROL://{LOOPBACK}:{control}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+                "control.plane.listener.name": "CONTROL",
+                "replica.lag.time.max.ms": 5000,
+            },
+        )
+        for id_, (plain, control) in ports.items()
+    }
+    for broker in brokers.values():
+        broker.launch()
+    ours = None
+    try:
         for broker in brokers.values():
-            broker.launch()
-        ours = None
+            broker.wait_ready()
+        unheard = ShunterController(tmp_path / "unheard", connect, options=("--takeover", "preempt"))
+        unheard.launch()
         try:
-            for broker in brokers.values():
-                broker.wait_ready()
-            unheard = ShunterController(tmp_path / "unheard", server.connect_string, options=("--takeover", "preempt"))
-            unheard.launch()
-            try:
-                wait_until(lambda: "standing by: " in unheard.log_tail(), what="it says why", timeout_s=40)
-                assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
-                assert "--listener CONTROL://HOST:PORT" in unheard.log_tail()
-                assert holder(client) in brokers
-            finally:
-                unheard.stop()
-            (control,) = free_ports(1)
-            ours = ShunterController(
-                tmp_path / "ours",
-                server.connect_string,
-                options=("--listener", f"CONTROL://{LOOPBACK}:{control}", "--takeover", "preempt"),
-            )
-            ours.start()
-            _lead(client, ours, brokers, {number for _, number in ports.values()})
+            wait_until(lambda: "standing by: " in unheard.log_tail(), what="it says why", timeout_s=40)
+            assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
+            assert "--listener CONTROL://HOST:PORT" in unheard.log_tail()
+            assert holder(client) in brokers
         finally:
-            for broker in brokers.values():
-                broker.stop()
-            if ours is not None:
-                ours.stop()
+            unheard.stop()
+        (control,) = free_ports(1)
+        ours = ShunterController(
+            tmp_path / "ours",
+            connect,
+            options=("--listener", f"CONTROL://{LOOPBACK}:{control}", "--takeover", "preempt"),
+        )
+        ours.start()
+        _lead(client, ours, brokers, {number for _, number in ports.values()})
+    finally:
+        for broker in brokers.values():
+            broker.stop()
+        if ours is not None:
+            ours.stop()
 
 
-def test_brokers_that_start_after_their_controller(tmp_path):
+def test_brokers_that_start_after_their_controller(corner, tmp_path):
     """After a power cut the controller may be up first: it learns only then by which listeners brokers speak to it."""
     plain, control, nobody, *free = free_ports(4)
     names = {"EXTERNAL": nobody, "PLAINTEXT": plain, "CONTROL": control}
     listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items() if name != "EXTERNAL")
     # The first registered address can't be connected to from here, as may be so with an external address.
     advertised = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items())
-    with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
-        broker = KafkaBroker(
-            1,
-            server.connect_string,
-            tmp_path / "broker",
-            port=plain,
-            heap_mib=160,
-            properties={
-                "listeners": f"EXTERNAL://127.0.0.2:{nobody},{listeners}",
-                "advertised.listeners": advertised,
-                "listener.security.protocol.map": "EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
-                "inter.broker.listener.name": "PLAINTEXT",
-                "control.plane.listener.name": "CONTROL",
-            },
-        )
-        unheard = ShunterController(tmp_path / "unheard", server.connect_string)
-        unheard.start()
-        ours = ShunterController(
-            tmp_path / "ours", server.connect_string, options=("--listener", f"CONTROL://{LOOPBACK}:{free[0]}")
-        )
-        try:
-            broker.launch()
-            broker.wait_ready()
-            wait_until(lambda: holder(client) == 1, what="who can't be found gives the seat back", timeout_s=60)
-            assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
-            broker.stop()
-            unheard.stop()
-            wait_until(lambda: holder(client) is None, what="nobody leads", timeout_s=60)
-            ours.start()
-            broker.launch()
-            broker.wait_ready()
-            wait_until(lambda: control in peers(ours.process.pid), what="it speaks to this listener", timeout_s=60)
-            wait_until(lambda: plain not in peers(ours.process.pid), what="and to no other", timeout_s=60)
-            assert holder(client) == ours.broker_id
-        finally:
-            broker.kill()
-            unheard.stop()
-            ours.stop()
+    connect, client = corner
+    broker = KafkaBroker(
+        1,
+        connect,
+        tmp_path / "broker",
+        port=plain,
+        heap_mib=160,
+        properties={
+            "listeners": f"EXTERNAL://127.0.0.2:{nobody},{listeners}",
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": "EXTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROL:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "control.plane.listener.name": "CONTROL",
+        },
+    )
+    unheard = ShunterController(tmp_path / "unheard", connect)
+    unheard.start()
+    ours = ShunterController(tmp_path / "ours", connect, options=("--listener", f"CONTROL://{LOOPBACK}:{free[0]}"))
+    try:
+        broker.launch()
+        broker.wait_ready()
+        wait_until(lambda: holder(client) == 1, what="who can't be found gives the seat back", timeout_s=60)
+        assert "brokers would not find us: control.plane.listener.name is CONTROL" in unheard.log_tail()
+        broker.stop()
+        unheard.stop()
+        wait_until(lambda: holder(client) is None, what="nobody leads", timeout_s=60)
+        ours.start()
+        broker.launch()
+        broker.wait_ready()
+        wait_until(lambda: control in peers(ours.process.pid), what="it speaks to this listener", timeout_s=60)
+        wait_until(lambda: plain not in peers(ours.process.pid), what="and to no other", timeout_s=60)
+        assert holder(client) == ours.broker_id
+    finally:
+        broker.kill()
+        unheard.stop()
+        ours.stop()
 
 
 def _lead(client, ours, brokers, control_ports):
@@ -183,30 +159,30 @@ def _lead(client, ours, brokers, control_ports):
     wait_until(lambda: 2 in state(client, Partition)["isr"], what="an AlterPartition reached us", timeout_s=60)
 
 
-def test_a_cluster_that_does_not_authorize_us(tmp_path):
+def test_a_cluster_that_does_not_authorize_us(corner, tmp_path):
     """Every broker answers CLUSTER_AUTHORIZATION_FAILED: Shunter logs it, and a broker becomes the controller."""
-    with ZooKeeperServer(tmp_path / "zookeeper") as server, zookeeper_client(server.connect_string) as client:
-        ours = ShunterController(tmp_path / "ours", server.connect_string)
-        broker = KafkaBroker(
-            1,
-            server.connect_string,
-            tmp_path / "broker-1",
-            heap_mib=160,
-            properties={
-                "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-                "super.users": "User:somebody",
-            },
-        )
-        with ours:
-            assert holder(client) == ours.broker_id
-            broker.launch()
-            try:
-                wait_until(lambda: holder(client) == 1, what="the broker is the controller", timeout_s=90)
-                log = ours.log_tail(200)
-            finally:
-                broker.stop()
-        assert "control-refused: broker 1: it refuses our requests with CLUSTER_AUTHORIZATION_FAILED" in log
-        assert "resigned: controller: every live broker (1) refuses our requests" in log
+    connect, client = corner
+    ours = ShunterController(tmp_path / "ours", connect)
+    broker = KafkaBroker(
+        1,
+        connect,
+        tmp_path / "broker-1",
+        heap_mib=160,
+        properties={
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:somebody",
+        },
+    )
+    with ours:
+        assert holder(client) == ours.broker_id
+        broker.launch()
+        try:
+            wait_until(lambda: holder(client) == 1, what="the broker is the controller", timeout_s=90)
+            log = ours.log_tail(200)
+        finally:
+            broker.stop()
+    assert "control-refused: broker 1: it refuses our requests with CLUSTER_AUTHORIZATION_FAILED" in log
+    assert "resigned: controller: every live broker (1) refuses our requests" in log
 
 
 def test_a_broker_may_go_when_the_others_know_their_new_leaders(yard, topic, zk):

@@ -2,25 +2,16 @@
 
 import itertools
 import json
-import uuid
 
-import pytest
 from raw_connection import RawConnection
 
 from lab.testbed.tools import LEADER_ELECTION
 from lab.testbed.waiting import wait_until
 from shunter.wire.requests import ALLOCATE_PRODUCER_IDS
 
-pytestmark = pytest.mark.real
-
 INIT_PRODUCER_ID = 22
 COORDINATOR_LOAD_IN_PROGRESS = 14
 """A broker answers with this error while it waits for its first block."""
-
-
-@pytest.fixture
-def topic():
-    return f"e-{uuid.uuid4().hex[:8]}"
 
 
 def state(zk, tp):

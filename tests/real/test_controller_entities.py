@@ -17,7 +17,7 @@ from shunter.drivers.listener.handlers.messages import filled
 from shunter.wire.framing import read_response_head, request_frame_head
 from shunter.wire.requests import encode_message
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 CONFIGS = "kafka.admin.ConfigCommand"
 SALTED = {"salt": b"a salt of the client's", "salted_password": bytes(range(32))}
 

@@ -9,7 +9,7 @@ from yard import plan_of
 from lab.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SLOW_BYTES_PER_S = 700_000
 
@@ -59,7 +59,14 @@ def test_the_controller_is_killed_ten_times(yard, partitions):
     kill_controller_times(yard, partitions, 10)
 
 
-@pytest.mark.parametrize("victim", [1, 2, 4], ids=["leader", "follower", "target"])
+@pytest.mark.parametrize(
+    "victim",
+    [
+        pytest.param(1, id="leader"),
+        pytest.param(2, id="follower", marks=pytest.mark.long),
+        pytest.param(4, id="target"),
+    ],
+)
 def test_a_broker_is_killed(yard, partitions, victim):
     with yard.traffic(partitions):
         slowly(yard, partitions, (4, 3, 2))

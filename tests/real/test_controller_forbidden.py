@@ -13,7 +13,6 @@ from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReas
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

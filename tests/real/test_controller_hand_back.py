@@ -5,37 +5,29 @@ from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient
-from yard import cli, plan_of, running_yard
+from yard import cli, plan_of
 
 from lab.demo.proof import Leftovers
 from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
-
-IDS = (1, 2, 3, 4)
-
-
-@pytest.fixture(scope="module")
-def shared_yard(tmp_path_factory):
-    with running_yard(tmp_path_factory.mktemp("yard")) as yard:
-        yield yard
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 @pytest.fixture
-def yard(shared_yard):
-    """The cluster under Shunter, taken over again because the test before handed it back."""
-    if not shared_yard.controller.alive:
-        shared_yard.controller.start()
-    for broker in shared_yard.cluster.brokers.values():
+def yard(yard):
+    """The shared cluster. Shunter takes it over again after each test, which handed it back."""
+    yield yard
+    if not yard.controller.alive:
+        yard.controller.start()
+    for broker in yard.cluster.brokers.values():
         if not broker.alive:
             broker.start()
-    everybody = {*IDS, shared_yard.controller.broker_id}
-    for broker in shared_yard.cluster.brokers.values():
+    everybody = {*yard.cluster.brokers, yard.controller.broker_id}
+    for broker in yard.cluster.brokers.values():
         wait_until(
             lambda port=broker.port: brokers_known_at(port) == everybody, what=f"{broker.name} knows all", timeout_s=120
         )
-    return shared_yard
 
 
 def hand_back(yard, *options):

@@ -16,22 +16,26 @@ from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import wait_until
 from shunter.drivers.zookeeper.leadership_view import LeadershipView
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(900),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.timeout(900), pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 BOUND_S = 120
 IDS = (1, 2, 3)
 RECORDS = 60
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("hand-over")
+    with ZooKeeperCluster(folder, broker_ids=IDS, properties=HELD_BACK, heap_mib=160) as started:
+        yield started
+
+
 @pytest.fixture
-def yard(tmp_path):
-    """Three brokers, of which one is the controller."""
-    with ZooKeeperCluster(tmp_path, broker_ids=IDS, properties=HELD_BACK, heap_mib=160) as cluster:
-        yield Yard(cluster, None, None)
+def yard(cluster):
+    """Three brokers, of which one is the controller, after the test too."""
+    made = Yard(cluster, None, None)
+    yield made
+    follow(made, None)
 
 
 def shunter(yard, broker_id):

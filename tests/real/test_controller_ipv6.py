@@ -17,11 +17,7 @@ from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.formats.znodes import paths as znodes
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.long,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 BOUND_S = 120
 PARTITIONS = 4

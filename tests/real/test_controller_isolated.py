@@ -1,14 +1,11 @@
 """A controller that no longer reaches any broker, beside a standby that reaches all of them."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
 import time
 from contextlib import asynccontextmanager
 
-import pytest
 from kazoo.client import KazooClient
 
 from lab.testbed.controller import ShunterController
@@ -19,8 +16,6 @@ from shunter.drivers.zookeeper.requests import Put
 from shunter.formats.znodes import paths as znodes
 from shunter.formats.znodes.brokers import encode_broker
 from shunter.model.settings import ControllerSettings
-
-pytestmark = pytest.mark.real
 
 BROKERS = (1, 2, 3)
 ISOLATED_AFTER_MS = ControllerSettings(1000).isolated_after_ms

@@ -14,7 +14,6 @@ from lab.testbed.probes import brokers_known_at
 from lab.testbed.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

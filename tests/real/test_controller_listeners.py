@@ -1,7 +1,5 @@
 """Shunter's listeners on a secured cluster: which clients each accepts and refuses, and the words of a refusal."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import struct
@@ -33,11 +31,7 @@ from made_certificates import CLIENT, Made, authority, issued
 from shunter.drivers.listener.server_stats import LINES_AT_ONCE, QUIET_SECONDS
 from shunter.formats.client_properties import parse_properties
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 WRONG = "Authentication failed during authentication due to invalid credentials with SASL mechanism"
 

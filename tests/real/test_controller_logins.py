@@ -16,7 +16,7 @@ from lab.testbed.tools import kafka_tool
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
 
 

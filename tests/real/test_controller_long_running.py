@@ -1,7 +1,6 @@
 """Controller redesign, "long-running processes", and Apache's bugs in them: on real brokers, with live producers."""
 
 import json
-import uuid
 from functools import partial
 
 import pytest
@@ -11,15 +10,10 @@ from lab.testbed.failures import PartFailed
 from lab.testbed.waiting import wait_until
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SLOW_BYTES_PER_S = 20_000
 BOUND_S = 60
-
-
-@pytest.fixture
-def topic():
-    return f"l-{uuid.uuid4().hex[:8]}"
 
 
 class Watched:

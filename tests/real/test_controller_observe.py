@@ -1,7 +1,5 @@
 """Shunter observes Apache's controller on real brokers: it decides the same, writes nothing, asks no broker."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import signal
@@ -29,7 +27,7 @@ from shunter.errors import DriverError
 from shunter.formats.znodes import paths as znodes
 from shunter.formats.znodes.brokers import encode_controller_epoch
 
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 class Observing:

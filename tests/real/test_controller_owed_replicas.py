@@ -13,7 +13,7 @@ from lab.testbed.waiting import wait_until
 from shunter.formats.znodes import paths as znodes
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 BOUND_S = 60
 OFFSETS = "__consumer_offsets"

@@ -1,7 +1,5 @@
 """Permissions on a secured cluster: Shunter decides by its ACLs, in Kafka's codes, and lends no client its rights."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,11 +16,7 @@ from shunter.drivers.listener.handlers.dispatch import HANDLERS
 from shunter.drivers.listener.handlers.rights import CLUSTER_RIGHTS, EACH
 from shunter.model.security.acl import Operation
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 CLUSTER_FAILED, TOPIC_FAILED, GROUP_FAILED = 31, 29, 30
 

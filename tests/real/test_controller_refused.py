@@ -6,14 +6,10 @@ import urllib.request
 
 import pytest
 from kafka import KafkaAdminClient
-from kazoo.client import KazooClient
 from kazoo.security import OPEN_ACL_UNSAFE, make_acl, make_digest_acl
 
 from lab.testbed.controller import ShunterController
 from lab.testbed.waiting import stays, wait_until
-from lab.testbed.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.real
 
 EPOCH = "/controller_epoch"
 CONFIG = "/config/brokers/7"
@@ -32,20 +28,13 @@ def ready(port):
 
 
 @pytest.fixture
-def place(tmp_path, free_port):
+def place(corner, tmp_path, free_port):
     """A ZooKeeper whose znode is closed to the controller that starts beside it."""
-    with ZooKeeperServer(tmp_path / "zookeeper") as server:
-        owner = KazooClient(server.connect_string, auth_data=[("digest", "owner:secret")])
-        owner.start()
-        controller = ShunterController(
-            tmp_path / "controller", server.connect_string, options=("--set", f"metrics-port={free_port}")
-        )
-        try:
-            yield owner, controller, free_port
-        finally:
-            controller.stop()
-            owner.stop()
-            owner.close()
+    connect, owner = corner
+    owner.add_auth("digest", "owner:secret")
+    controller = ShunterController(tmp_path / "controller", connect, options=("--set", f"metrics-port={free_port}"))
+    yield owner, controller, free_port
+    controller.stop()
 
 
 CLOSED = [make_digest_acl("owner", "secret", all=True)]

@@ -1,7 +1,5 @@
 """Real brokers and clients at a controller with few connections: brokers are served, idle clients reconnect quietly."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json
@@ -28,7 +26,7 @@ from shunter.app.service.controllers import Controllers
 from shunter.drivers.service.controller_status import ControllersPlace
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 CLIENTS = 40
 IDLE_MS = 1_500

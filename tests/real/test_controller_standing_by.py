@@ -8,8 +8,6 @@ import pytest
 from lab.testbed.controller import ShunterController
 from lab.testbed.waiting import wait_until
 
-pytestmark = pytest.mark.real
-
 
 def obstacle(yard, folder, broker_id):
     """The obstacle that a further controller with this id logs."""

@@ -1,7 +1,5 @@
 """The controller logs in to brokers by OAUTHBEARER, as brokers do at one another and at the controller."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from lab.testbed.waiting import wait_until
 from token_endpoint import TokenEndpoint
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -14,16 +14,12 @@ from shunter.model.broker import CONTROLLERS_LOG_DIR
 from shunter.model.partition import TopicPartition
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
-@pytest.fixture
-def topic():
-    return f"t-{uuid.uuid4().hex[:8]}"
-
-
+@pytest.mark.long
 def test_topic_command(yard, topic):
-    """Create, describe, grow, delete: as against any controller."""
+    """Create, describe, grow, delete: as against any controller. For `./test --matrix`: test_topic_requests.py has it all."""
     at = ("--bootstrap-server", yard.bootstrap)
     made = yard.cluster.kafka_tool(
         TOPICS, *at, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3"
@@ -45,8 +41,9 @@ def test_topic_command(yard, topic):
     )
 
 
+@pytest.mark.long
 def test_reassign_partitions_command(yard, topic):
-    """Execute with a throttle, list, cancel, execute again, verify."""
+    """Execute, list, cancel, execute, verify. For `./test --matrix`: test_reassign_tools.py has a whole reassignment."""
     partitions = yard.create(topic, (1, 2, 3), partitions=2)
     with yard.traffic(partitions, records=40):
         # The tool begins the move before its throttle has reached all brokers: another one is in force before.
@@ -87,31 +84,6 @@ def test_log_dirs_command(yard, topic):
     assert {found.cleanup_policy for found in taken.partitions if found.topic == topic} == {"delete"}
 
 
-def test_refusals_name_the_partition(yard, topic):
-    """An unknown broker, Shunter, a negative id, none, an unknown partition: each is refused by itself; others move."""
-    partitions = yard.create(topic, (1, 2), partitions=5)
-    wrong = {0: [1, 77], 1: [1, 1000], 2: [-1, 2], 3: []}
-    plan = plan_of(partitions, (1, 3))
-    for entry in plan["partitions"]:
-        entry["replicas"] = wrong.get(entry["partition"], entry["replicas"])
-    from shunter.drivers.reassignment_rpc import alter_reassignments
-    from shunter.wire.reassignments import AlteredPartition, AlteredTopic, AlterReassignmentsRequest
-
-    asked = [AlteredPartition(e["partition"], tuple(e["replicas"])) for e in plan["partitions"]]
-    asked.append(AlteredPartition(99, (1, 2)))
-    answer = alter_reassignments(
-        "127.0.0.1", yard.controller.port, AlterReassignmentsRequest((AlteredTopic(topic, tuple(asked)),))
-    )
-    told = {p.partition: (p.error.name, p.message) for p in answer.topics[0].partitions}
-    assert {told[number][0] for number in wrong} == {"INVALID_REPLICA_ASSIGNMENT"}
-    assert "77" in told[0][1]
-    assert "which is a controller and holds no data" in told[1][1]
-    assert "null cancels" in told[3][1]
-    assert told[99][0] == "UNKNOWN_TOPIC_OR_PARTITION"
-    assert told[4][0] == "NONE"
-    wait_until(lambda: yard.moving() == set(), what="the good one is done", timeout_s=30)
-
-
 def test_a_topics_id_outlives_a_tool_that_knows_no_ids(yard, topic, zk):
     """A tool older than 2.8 adds a partition by writing the whole znode. Replicas refuse any other id (KAFKA-14190)."""
     (known,) = yard.create(topic, (1, 2), partitions=1)
@@ -128,22 +100,6 @@ def test_a_topics_id_outlives_a_tool_that_knows_no_ids(yard, topic, zk):
     both = [known, TopicPartition(topic, 1)]
     yard.move(both, (2, 3))
     yard.wait_moved(both, (2, 3))
-
-
-def test_java_clients(yard, topic):
-    """Apache's own producer and consumer."""
-    yard.create(topic, (1, 2, 3), partitions=3)
-    at = ("--bootstrap-server", yard.bootstrap, "--topic", topic)
-    produced = yard.cluster.kafka_tool(
-        "org.apache.kafka.tools.VerifiableProducer", *at, "--max-messages", "300", "--acks", "-1"
-    )
-    assert produced.stdout.count('"name":"producer_send_success"') == 300, produced.stdout[-500:]
-    consumed = yard.cluster.kafka_tool(
-        "org.apache.kafka.tools.VerifiableConsumer", *at, "--group-id", topic, "--max-messages", "300",
-        "--reset-policy", "earliest",
-    )  # fmt: skip
-    counts = [json.loads(line)["count"] for line in consumed.stdout.splitlines() if "records_consumed" in line]
-    assert sum(counts) == 300
 
 
 def test_librdkafka_clients(yard, topic):

@@ -1,7 +1,5 @@
 """A controller whose packets to ZooKeeper are dropped silently: its callers are answered, and it resigns in time."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading
@@ -14,8 +12,6 @@ from lab.testbed.controller import ShunterController
 from lab.testbed.ports import free_port
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
-
-pytestmark = pytest.mark.real
 
 SESSION_S = 6
 TIMEOUT_MS = 60_000

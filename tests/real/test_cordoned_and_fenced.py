@@ -1,7 +1,5 @@
 """Brokers that are there and may get nothing: cordoned log dirs (KIP-1066) and fenced brokers (KIP-1073)."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import random
@@ -29,7 +27,7 @@ from shunter.drivers.admin.cluster import KafkaPythonAdmin
 from shunter.drivers.journal.compacted_topic import CompactedTopic
 from shunter.formats.client_properties import client_configuration
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(600)]
 
 RELEASE = tuple(int(number) for number in KRAFT_VERSION.split(".")[:2])
 cordons = pytest.mark.skipif(RELEASE < (4, 3), reason="cordoned log dirs came with Kafka 4.3")

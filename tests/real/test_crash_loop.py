@@ -4,12 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from lab.testbed.controller import ShunterController
 from lab.testbed.waiting import wait_until
-
-pytestmark = pytest.mark.real
 
 CRASHES = "/admin/shunter/crashes"
 FINE = "/brokers/topics/fine/partitions/0/state"
@@ -24,23 +21,15 @@ class PoisonedController(ShunterController):
 
 
 @pytest.fixture
-def place(zookeeper, chroot):
-    """A client below a chroot with two topics whose only broker does not exist."""
-    root = KazooClient(zookeeper.connect_string)
-    root.start()
-    root.ensure_path(chroot)
-    root.stop()
-    root.close()
-    client = KazooClient(zookeeper.connect_string + chroot)
-    client.start()
+def place(corner):
+    """A client of a cluster with two topics whose only broker does not exist."""
+    _, client = corner
     for topic in ("fine", "poison"):
         text = {"version": 1, "partitions": {"0": [1]}}
         client.create(f"/brokers/topics/{topic}", json.dumps(text).encode(), makepath=True)
     led = {"version": 1, "controller_epoch": 0, "leader": 1, "leader_epoch": 0, "isr": [1]}
     client.create(FINE, json.dumps(led).encode(), makepath=True)
-    yield client
-    client.stop()
-    client.close()
+    return client
 
 
 def crashes(client):
@@ -51,8 +40,8 @@ def leader_of_fine(client):
     return json.loads(client.get(FINE)[0])["leader"]
 
 
-def test_the_next_controller_leaves_what_ended_the_last_one_alone(zookeeper, chroot, place, tmp_path):
-    controller = PoisonedController(tmp_path / "controller", zookeeper.connect_string + chroot)
+def test_the_next_controller_leaves_what_ended_the_last_one_alone(corner, place, tmp_path):
+    controller = PoisonedController(tmp_path / "controller", corner[0])
     try:
         controller.launch()
         wait_until(lambda: not controller.alive, what="the bug ended it", timeout_s=60)
@@ -82,10 +71,10 @@ def test_the_next_controller_leaves_what_ended_the_last_one_alone(zookeeper, chr
         controller.stop()
 
 
-def test_a_record_of_a_newer_version_is_left_alone(zookeeper, chroot, place, tmp_path):
+def test_a_record_of_a_newer_version_is_left_alone(corner, place, tmp_path):
     newer = json.dumps({"version": 2, "crashes": "in another form"}).encode()
     place.create(CRASHES, newer, makepath=True)
-    controller = PoisonedController(tmp_path / "controller", zookeeper.connect_string + chroot)
+    controller = PoisonedController(tmp_path / "controller", corner[0])
     try:
         controller.launch()
         wait_until(lambda: not controller.alive, what="the bug ended it", timeout_s=60)

@@ -11,7 +11,7 @@ from kafka.admin import KafkaAdminClient, NewTopic
 
 from lab.testbed.kraft import KRaftCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.long]
+pytestmark = pytest.mark.long
 
 SCRIPT = Path(__file__).parent.parent.parent / "docs" / "examples" / "dump_cruise_control.py"
 OF_PARTITIONS, OF_BROKERS = "__KafkaCruiseControlPartitionMetricSamples", "__KafkaCruiseControlModelTrainingSamples"

@@ -1,7 +1,5 @@
 """The drop-in's command line beside Apache's own class: both accept the same arguments and refuse in the same words."""
 
-from __future__ import annotations
-
 import json
 import random
 import re
@@ -15,7 +13,7 @@ from shunter.app.drop_in.options import ACTIONS, APACHE_ACTIONS, OPTIONS
 from shunter.app.drop_in.tool import run
 from shunter.drivers.admin.blocking import BlockingAdmin
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.kraft
 
 KIPS = (ACTIONS.keys() - set(APACHE_ACTIONS)) | {
     "zookeeper",

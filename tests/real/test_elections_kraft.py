@@ -1,7 +1,5 @@
 """Elections as a part of executions, on real brokers that elect nobody by themselves, one of them dead."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Iterator
@@ -17,7 +15,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(600)]
 
 
 @pytest.fixture(scope="module")

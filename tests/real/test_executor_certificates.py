@@ -1,7 +1,5 @@
 """The executor with Apache's properties on a cluster that wants TLS client certificates, SCRAM over TLS, or OAuth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 from token_endpoint import TokenEndpoint
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]
 
 KEY_PASSWORD = "a-key-password"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -1,7 +1,5 @@
 """The executor on a real KRaft cluster: plans run to their end, kills of the executor and of brokers, orders."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -27,7 +25,7 @@ from shunter.cli import main
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.sqlite import SqliteJournal
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(900)]
 
 
 @pytest.fixture

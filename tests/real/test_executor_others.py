@@ -1,7 +1,5 @@
 """The executor beside others: moves of Apache's own tool, an executor of another host, and one that stands still."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +14,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
 THEIRS = {0: (3, 1), 1: (3, 2)}
 OURS = {0: (3, 2), 1: (3, 2)}

@@ -1,7 +1,5 @@
 """The executor on a cluster with authentication: SASL from a properties file, and missing permissions."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess
@@ -30,7 +28,7 @@ from shunter.app.drop_in import tool
 from shunter.app.exit_codes import ExitCode
 from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(300)]
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 PLANTED = "planted-Secret-5e1d"

@@ -1,7 +1,5 @@
 """The same plan and the same commands against Shunter's own controller, whose tagged fields the executor uses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from shunter.app.exit_codes import ExitCode
 from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import TopicPartition
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 @pytest.fixture

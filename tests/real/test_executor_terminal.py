@@ -1,7 +1,5 @@
 """Ctrl-C at a terminal: once asks what to do, twice leaves everything running under the journal."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -18,7 +16,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(300)]
 
 
 class Terminal:

@@ -1,6 +1,4 @@
-"""The same executor on a real ZooKeeper-mode cluster under Apache's own controller."""
-
-from __future__ import annotations
+"""The same executor on a real ZooKeeper-mode cluster under Apache's own controller; kills by default on KRaft alone."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from yard import HELD_BACK
 
 from lab.testbed.cluster import ZooKeeperCluster
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture
@@ -46,8 +44,9 @@ def test_what_was_done_is_undone(yard: Yard) -> None:
     scenarios.what_was_done_is_undone(yard)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("afterwards", ["resume", "rollback"])
-@pytest.mark.parametrize("deaths", [pytest.param(3, id="three"), pytest.param(10, id="ten", marks=pytest.mark.long)])
+@pytest.mark.parametrize("deaths", [3, 10], ids=["three", "ten"])
 def test_killed_at_random_moments_it_ends_in_the_target_or_the_original_order(
     yard: Yard, afterwards: str, deaths: int
 ) -> None:

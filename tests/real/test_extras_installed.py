@@ -1,7 +1,5 @@
 """The wheel in empty environments: its size without extras, and each part's verbs with that part's extra alone."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BASE_MIB = 160
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 
 def run(*words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,5 @@
 """The real Ivy fetches jars from a Maven repository on this disk, and only pinned jars are accepted."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +11,7 @@ from lab.testbed.failures import PartFailed
 from lab.testbed.ivy import MavenModule
 from lab.testbed.waiting import wait_until
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.kraft
 
 VERSION = "3.0.0"
 MODULES = kafka_modules(VERSION)

@@ -1,7 +1,5 @@
 """The journal in a topic of a real cluster: durable in order, one driver, fenced by a transactional id."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -19,7 +17,7 @@ from shunter.drivers.journal.journals import LEASE_MS, JournalFenced, JournalHel
 from shunter.drivers.journal.topic import ANSWERS_KEPT_MS, TopicJournal, topic_exists
 from shunter.model.execution import ExecutionOptions, JournalEntry, PlanAccepted, RateObserved
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(600)]
 
 NOW = 1_000_000
 

@@ -3,8 +3,6 @@
 And the service: it proposes, gets an approval, moves, is killed with SIGKILL, goes on. Its kill switch acts at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os
@@ -26,7 +24,7 @@ from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.app.service.stories import Stories, journal_of
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(600)]
 
 PARTITIONS = 12
 TILTED = 6

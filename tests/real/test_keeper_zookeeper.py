@@ -1,7 +1,5 @@
 """The service on real ZooKeeper-mode clusters, under Apache's controller and under Shunter's."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,7 +13,7 @@ from yard import HELD_BACK, running_yard
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.waiting import wait_until
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(1_800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1_800)]
 
 BROKERS = (1, 2, 3, 4)
 PARTITIONS = 6

@@ -5,7 +5,6 @@ import sys
 import threading
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
 
 from shunter.app.controller import hand_back
@@ -23,7 +22,6 @@ from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartit
 from shunter.model.reassignment import Phase, Reassignment, Strategy
 from shunter.model.topic import Topic
 
-pytestmark = pytest.mark.real
 PRINTS_ITSELF = (
     "import signal; from shunter.drivers.host.process_identity import this_process; "
     "print(*this_process(), sep='\\n', flush=True); signal.pause()"
@@ -31,24 +29,8 @@ PRINTS_ITSELF = (
 
 
 @pytest.fixture
-def place(zookeeper, chroot):
-    """(connect string, client below the chroot)."""
-    with_root = KazooClient(zookeeper.connect_string)
-    with_root.start()
-    with_root.ensure_path(chroot)
-    with_root.stop()
-    with_root.close()
-    connect = f"{zookeeper.connect_string}{chroot}"
-    client = KazooClient(connect)
-    client.start()
-    yield connect, client
-    client.stop()
-    client.close()
-
-
-@pytest.fixture
-def view(place):
-    made = LeadershipView(place[0])
+def view(corner):
+    made = LeadershipView(corner[0])
     yield made
     made.close()
 
@@ -98,8 +80,8 @@ def hold(client, broker, process=None, kraft_epoch=-1):
         client.create("/controller", data)
 
 
-def test_whose_the_seat_is(place, view):
-    _, client = place
+def test_whose_the_seat_is(corner, view):
+    _, client = corner
     assert view.holder() is None
     hold(client, 7, this_process())
     assert view.holder() == (7, True, this_process(), False)
@@ -114,8 +96,8 @@ def test_whose_the_seat_is(place, view):
     assert view.holder() == (3000, False, None, True)
 
 
-def test_what_is_left(place, view):
-    _, client = place
+def test_what_is_left(corner, view):
+    _, client = corner
     client.ensure_path("/admin/reassignments/t")
     assert view.left() == ()
     paths = ("/admin/reassign_partitions", "/admin/reassignments/t/3", "/admin/shunter/owed_deletions/2")
@@ -124,8 +106,8 @@ def test_what_is_left(place, view):
     assert set(view.left()) == set(paths)
 
 
-def test_who_lacks_replicas(place, view):
-    _, client = place
+def test_who_lacks_replicas(corner, view):
+    _, client = corner
     topic = Topic("t", None, {number: ReplicaAssignment((1, 2)) for number in range(4)})
     client.create("/brokers/topics/t", encode_topic(topic), makepath=True)
     client.create("/brokers/topics/broken", b"nonsense")
@@ -134,8 +116,8 @@ def test_who_lacks_replicas(place, view):
     assert view.under_replicated() == {"t-1", "t-2", "t-3"}
 
 
-def test_what_a_cluster_that_was_handed_back_still_has_is_told_by_name(place):
-    connect, client = place
+def test_what_a_cluster_that_was_handed_back_still_has_is_told_by_name(corner):
+    connect, client = corner
     rate, slots = "follower.replication.throttled.rate", "leader.replication.throttled.replicas"
     for path, key in (("brokers/1", rate), ("brokers/3", rate), ("topics/t", slots), ("topics/u", "retention.ms")):
         data = f'{{"version":1,"config":{{"{key}":"1"}}}}'.encode()
@@ -156,8 +138,8 @@ def test_what_a_cluster_that_was_handed_back_still_has_is_told_by_name(place):
     assert lines[-2:] == [f"nothing is under-replicated because of it; {still}", f"{throttles}; {clear}"]
 
 
-def test_a_standby_that_has_taken_the_seat_back_is_told(place, view):
-    connect, client = place
+def test_a_standby_that_has_taken_the_seat_back_is_told(corner, view):
+    connect, client = corner
     lines = []
     hold(client, 2)
     assert HandBack(connect, lines.append, 30.0)._is_still_apaches(view)
@@ -172,8 +154,8 @@ def process_that_waits():
     return child, type(this_process())(told[0], told[1], int(told[2]), int(told[3]))
 
 
-def test_a_controller_of_this_machine_is_ended_and_an_apache_broker_awaited(place):
-    connect, client = place
+def test_a_controller_of_this_machine_is_ended_and_an_apache_broker_awaited(corner):
+    connect, client = corner
     child, process = process_that_waits()
     hold(client, 1000, process)
     taker = threading.Thread(target=lambda: (child.wait(60), hold(client, 2)))
@@ -193,8 +175,8 @@ def test_a_controller_of_this_machine_is_ended_and_an_apache_broker_awaited(plac
     assert lines[-1] == "broker 2 is the controller, not Shunter: there is nothing to hand back"
 
 
-def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(place):
-    connect, client = place
+def test_what_is_not_done_in_time_is_told_and_the_controller_leads_on(corner):
+    connect, client = corner
     child, process = process_that_waits()
     with child:
         hold(client, 1000, process)
@@ -240,8 +222,8 @@ def leave_moves(client):
 
 
 @pytest.mark.parametrize(("kraft_epoch", "who"), [(-1, "broker 3000"), (4, "KRaft controller 3000")])
-def test_moves_that_shunter_left_are_told_where_another_controller_leads(place, tmp_path, kraft_epoch, who):
-    connect, client = place
+def test_moves_that_shunter_left_are_told_where_another_controller_leads(corner, tmp_path, kraft_epoch, who):
+    connect, client = corner
     hold(client, 3000, kraft_epoch=kraft_epoch)
     leave_moves(client)
     lines = []
@@ -261,8 +243,8 @@ def test_moves_that_shunter_left_are_told_where_another_controller_leads(place, 
     assert f"when `shunter list {reaching}` shows no move, run `shunter execute {plan} {reaching}`" in lines[-2]
 
 
-def test_moves_that_shunter_leaves_during_a_hand_back_are_not_waited_for(place):
-    connect, client = place
+def test_moves_that_shunter_leaves_during_a_hand_back_are_not_waited_for(corner):
+    connect, client = corner
     hold(client, 1000, this_process())
     leave_moves(client)
     taker = threading.Timer(1.0, hold, (client, 2))
@@ -274,8 +256,8 @@ def test_moves_that_shunter_leaves_during_a_hand_back_are_not_waited_for(place):
     assert LEFT in lines
 
 
-def test_when_every_move_is_over_nothing_is_left(place):
-    connect, client = place
+def test_when_every_move_is_over_nothing_is_left(corner):
+    connect, client = corner
     hold(client, 2)
     leave_moves(client)
     ended = {number: ReplicaAssignment((2,)) for number in range(3)}
@@ -286,8 +268,8 @@ def test_when_every_move_is_over_nothing_is_left(place):
     assert lines[1] == OVER.replace(": 1.", ": 3.")
 
 
-def test_other_znodes_that_shunter_left_are_told_with_their_ways_out(place):
-    connect, client = place
+def test_other_znodes_that_shunter_left_are_told_with_their_ways_out(corner):
+    connect, client = corner
     client.create("/brokers/topics/mv", encode_topic(Topic("mv", None, {0: STEP})), makepath=True)
     client.create("/admin/reassignments/mv/0", b"nonsense", makepath=True)
     for path in ("/admin/reassign_cancel", "/admin/reassign_partitions", "/admin/reassignment_requests/request_1"):
@@ -313,8 +295,8 @@ def test_other_znodes_that_shunter_left_are_told_with_their_ways_out(place):
         (Brokers(shunters=False), SettingsError, "Name brokers of that cluster"),
     ],
 )
-def test_brokers_that_cant_be_asked_are_found_before_the_controller_is_ended(place, monkeypatch, brokers, error, told):
-    connect, client = place
+def test_brokers_that_cant_be_asked_are_found_before_the_controller_is_ended(corner, monkeypatch, brokers, error, told):
+    connect, client = corner
     monkeypatch.setattr(hand_back, "ReassignSession", brokers)
     child, process = process_that_waits()
     with child:

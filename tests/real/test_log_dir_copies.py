@@ -1,7 +1,5 @@
 """Copies between log dirs (JBOD) and room on disks, on real brokers with two log dirs each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +15,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
 SIZE = 2_000_000
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

@@ -3,8 +3,6 @@
 "In order for this to work, ZK and the controller must work together to ensure Message 5 carries the info e0 → e1 → e2."
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal
@@ -38,8 +36,6 @@ from shunter.wire.control import (
     update_metadata_parts,
 )
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
-
-pytestmark = pytest.mark.real
 
 CONTROLLER_ID = 1000
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import uuid
 from contextlib import suppress
 
 import pytest
@@ -16,12 +15,7 @@ from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.client import PinnedAdminClient
 
 # kafka-python leaves its socket to the garbage collector when a broker dies.
-pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
-
-
-@pytest.fixture
-def topic():
-    return f"t-{uuid.uuid4().hex[:8]}"
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def described(yard, topic, *options):

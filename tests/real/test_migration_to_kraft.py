@@ -23,7 +23,6 @@ from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.formats.znodes import paths as znodes
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

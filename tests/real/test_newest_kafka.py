@@ -1,7 +1,5 @@
 """The newest Kafka: what its controllers and tools do differently from older ones, also in an incident."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -24,7 +22,7 @@ from lab.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(400)]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from lab.testbed.waiting import wait_until
 from shunter.formats.inventory_files import decode_inventory
 
 # Long: the client takes 15 s to give up a dead cluster.
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(400)]
 
 
 def test_an_outage_is_told_and_left_out_and_a_signal_ends_it_in_order(work_dir: Path) -> None:

@@ -14,7 +14,7 @@ from lab.testbed.java import QUICK_SPARK
 pytest.importorskip("pyspark")
 
 # Long: it fetches Delta's jars the first time.
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
 
 def samples(path: Path, hours: range) -> str:

@@ -20,7 +20,7 @@ from shunter.formats.inventory_files import decode_inventory
 dataset = pytest.importorskip("pyarrow.dataset")
 
 # Long: with these 65 s Spark's share of the default run would exceed four minutes. `./demo` shows the command, too.
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
 
 PARTITIONS = 9
 

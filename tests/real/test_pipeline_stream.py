@@ -19,7 +19,7 @@ from lab.testbed.kraft import KRaftCluster
 
 pa_dataset = pytest.importorskip("pyarrow.dataset")
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.spark, pytest.mark.timeout(600)]
 
 T0 = 1_738_368_000
 SAMPLES = 3_000

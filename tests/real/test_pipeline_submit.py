@@ -19,7 +19,7 @@ from lab.testbed.spark import SparkStandalone
 pyspark = pytest.importorskip("pyspark")
 
 # Long: more than two minutes of processor time.
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(500)]
 
 HOME = Path(pyspark.__file__).parent
 

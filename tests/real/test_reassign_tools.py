@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -23,15 +22,7 @@ from shunter.model.reassignment import Intervention
 
 NO_THROTTLE = (0, "no throttle is set\n")
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
-
-
-@pytest.fixture
-def topic():
-    return f"t-{uuid.uuid4().hex[:8]}"
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 
 def ours(*arguments):

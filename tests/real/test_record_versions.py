@@ -9,11 +9,7 @@ from lab.demo.proof import Leftovers
 from lab.testbed.waiting import wait_until
 from shunter.model.partition import ReplicaAssignment
 
-pytestmark = [
-    pytest.mark.real,
-    pytest.mark.long,
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")]
 
 SLOW_BYTES_PER_S = 300_000
 TARGET = (4, 3, 2)

@@ -1,7 +1,5 @@
 """Scopes on a real cluster, planned and executed in one command: leaders, offline replicas, wanted topic settings."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -18,7 +16,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 
 class Small:

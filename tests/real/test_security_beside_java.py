@@ -1,7 +1,5 @@
 """Certificates and logins that we take for good or bad are those that Kafka's own code accepts or refuses."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import ssl
@@ -23,7 +21,7 @@ from lab.testbed.java import java_executable
 from made_certificates import BOTH, NOW, SERVER, Made, issued
 from shunter.formats.security.certificate_chain import faults_of, host_fault
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.kraft
 
 
 @pytest.fixture(scope="module")

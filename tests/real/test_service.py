@@ -8,12 +8,9 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
 
 from lab.testbed.controller import ShunterController
 from lab.testbed.waiting import wait_until
-
-pytestmark = pytest.mark.real
 
 
 @pytest.fixture
@@ -50,15 +47,8 @@ def frozen(pid):
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-def test_the_service_manager_hears_of_ready_alive_and_stopping(zookeeper, chroot, manager, tmp_path, free_port):
-    client = KazooClient(zookeeper.connect_string)
-    client.start()
-    client.ensure_path(chroot)
-    client.stop()
-    client.close()
-    controller = ShunterController(
-        tmp_path / "controller", zookeeper.connect_string + chroot, options=("--set", f"metrics-port={free_port}")
-    )
+def test_the_service_manager_hears_of_ready_alive_and_stopping(corner, manager, tmp_path, free_port):
+    controller = ShunterController(tmp_path / "controller", corner[0], options=("--set", f"metrics-port={free_port}"))
     controller.launch()
     try:
         told = heard(manager, "STATUS=in charge: controller epoch 1")

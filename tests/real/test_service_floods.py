@@ -26,7 +26,7 @@ from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.app.service.stories import Stories, journal_of
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
 FLOOD = Path(__file__).parents[1] / "unit" / "web" / "web_flood.py"
 KINDS = ("connections", "bodies", "sign-ins")

@@ -1,7 +1,5 @@
 """Log dirs within brokers (JBOD) under the service, on a real cluster whose brokers have two each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -16,7 +14,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(900)]
 
 TOPIC = "heaped"
 PARTITIONS = 4

@@ -1,7 +1,5 @@
 """The service beside Shunter's controllers: the active one, epoch, queue, lag, moves, before and after a failover."""
 
-from __future__ import annotations
-
 import pytest
 from yard import HELD_BACK, Yard
 
@@ -12,10 +10,8 @@ from lab.testbed.ports import free_port
 from lab.testbed.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
-    pytest.mark.timeout(600),
-    # kafka-python leaves its socket to the garbage collector when a controller dies.
+    pytest.mark.timeout(600),  # kafka-python leaves its socket to the garbage collector when a controller dies.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 POLICY = """

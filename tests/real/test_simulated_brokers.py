@@ -1,7 +1,5 @@
 """Simulated brokers under a real controller: in the end they agree with ZooKeeper, under every controller."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,8 +18,6 @@ from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.formats.znodes import paths as znodes
 from shunter.model.partition import TopicPartition
 
-pytestmark = pytest.mark.real
-
 BROKERS = tuple(range(1, 9))
 TOPICS, EACH = 40, 5
 BOUND_S = 60.0
@@ -34,7 +30,7 @@ async def yard_of(connect: str) -> AsyncIterator[SimulatedYard]:
         yield yard
 
 
-@pytest.fixture(params=["shunter", "apache"])
+@pytest.fixture(params=["shunter", pytest.param("apache", marks=pytest.mark.long)])
 def controller(request: pytest.FixtureRequest, work_dir: Path, zookeeper: ZooKeeperServer, chroot: str) -> Server:
     connect = zookeeper.connect_string + chroot
     if request.param == "shunter":

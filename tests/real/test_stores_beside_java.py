@@ -1,7 +1,5 @@
 """Key stores made by Java's keytool and by openssl, and subjects as Java prints them."""
 
-from __future__ import annotations
-
 import ssl
 from pathlib import Path
 
@@ -25,7 +23,7 @@ from shunter.formats.security.certificate_names import (
 from shunter.formats.security.key_stores import read_key_store, read_trust_store
 from shunter.model.security.listeners import ClientAuth, KeyStore, Secret, TlsSettings
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.kraft
 
 KEY_PASSWORD = "another-password"
 

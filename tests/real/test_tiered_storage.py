@@ -1,7 +1,5 @@
 """A tiered topic: a move copies what is on the leader's disk, and sizes, plans and figures say so."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -18,7 +16,7 @@ from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.timeout(600)]
 
 TOPIC = "tiered"
 SEGMENT = 1024 * 1024

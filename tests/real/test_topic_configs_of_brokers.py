@@ -22,8 +22,6 @@ from shunter.core.topic_configs import (
 )
 from shunter.errors import RequestRejected
 
-pytestmark = pytest.mark.real
-
 VERSIONS = {1: "2.8.2", 2: "3.4.1", 3: "3.9.2"}
 RELEASES = {"2.8.2": (2, 8), "3.4.1": (3, 4), "3.9.2": (3, 9)}
 SET = 0

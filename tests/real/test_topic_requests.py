@@ -9,15 +9,8 @@ from yard import TOPICS
 
 from shunter.wire.requests import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_TOPICS, METADATA
 
-pytestmark = pytest.mark.real
-
 UNKNOWN_TOPIC = 3
 TIMEOUT_MS = 20_000
-
-
-@pytest.fixture
-def topic():
-    return f"q-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.fixture
@@ -100,40 +93,6 @@ def test_topics_are_asked_for_by_id_as_at_any_broker(yard, connection, brokers, 
         assert (first, known, 0) in told
         assert [told_of(broker, asked) for broker in brokers] == [told] * len(brokers)
     assert delete(connection, *made) == [0, 0]
-
-
-def test_an_invalid_configuration_is_refused_and_a_valid_one_is_told_whole(connection, topic):
-    shape = {"num_partitions": 1, "replication_factor": 1}
-    bad = {"name": f"{topic}-bad", **shape, "configs": [{"name": "retention.ms", "value": "7d"}]}
-    good = {"name": f"{topic}-good", **shape, "configs": [{"name": "retention.ms", "value": "7"}]}
-    for validate_only in (True, False):
-        made = create(connection, bad, good, validate_only=validate_only)
-        assert int(made[bad["name"]].error_code) == 40
-        told = "Invalid value 7d for configuration retention.ms: Not a number of type LONG"
-        assert made[bad["name"]].error_message == told
-        configs = {one.name: (one.value, one.config_source) for one in made[good["name"]].configs}
-        assert configs["retention.ms"] == ("7", 1)
-        assert configs["cleanup.policy"] == ("delete", 5)
-    delete(connection, good["name"])
-
-
-def test_requests_that_are_too_much_are_refused_and_end_nobody(yard, connection, topic):
-    """Issue: each of these ended the controller, or held it for seconds."""
-    pid = yard.controller.process.pid
-    made = create(connection, {"name": f"{topic}-many", "num_partitions": 60_000, "replication_factor": 3})
-    assert int(made[f"{topic}-many"].error_code) == 37
-    listed = ",".join(f"{number}:1" for number in range(3_000))
-    large = {"configs": [{"name": "leader.replication.throttled.replicas", "value": listed}]}
-    shape = {"num_partitions": 1, "replication_factor": 1, **large}
-    made = create(connection, *({"name": f"{topic}-{number}", **shape} for number in range(100)))
-    assert {int(each.error_code) for each in made.values()} == {0}
-    for count in (300_000, 2**31 - 1):
-        error, told = grow(connection, f"{topic}-1", count)
-        assert error == 37
-        assert f"can't have {count} partitions" in told
-    assert delete(connection, *made) == [0] * len(made)
-    assert yard.controller.process.pid == pid
-    assert yard.controller.is_leading()
 
 
 def test_apaches_tool_is_told_in_apaches_words(yard, topic):

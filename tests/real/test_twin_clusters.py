@@ -24,7 +24,6 @@ from lab.testbed.tools import CONFIGS, CONSOLE_PRODUCER, LEADER_ELECTION
 from lab.testbed.waiting import wait_until
 
 pytestmark = [
-    pytest.mark.real,
     pytest.mark.long,
     pytest.mark.timeout(1_800),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -1,7 +1,5 @@
 """Two services on two hosts keep one cluster: one dies or stands still in mid-drain, and the other goes on with it."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Iterator
@@ -19,7 +17,7 @@ from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
 from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 
-pytestmark = [pytest.mark.real, pytest.mark.kraft, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kraft, pytest.mark.timeout(900)]
 
 PARTITIONS = 6
 BROKERS = (1, 2, 3)

@@ -23,8 +23,6 @@ from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
 from shunter.wire.requests import SERVED
 
-pytestmark = pytest.mark.real
-
 BROKERS = (1, 2, 3)
 US = 1000
 PIPELINED = 6

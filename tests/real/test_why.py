@@ -2,13 +2,10 @@
 
 import json
 
-import pytest
 from yard import cli
 
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
-
-pytestmark = pytest.mark.real
 
 
 def why(yard, *question):

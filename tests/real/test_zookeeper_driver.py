@@ -1,7 +1,5 @@
 """Election, fence, batches, reads and watches against a real ZooKeeper server."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import time
@@ -57,8 +55,6 @@ from shunter.model.records import (
 )
 from shunter.model.settings import Takeover
 from shunter.model.topic import Topic
-
-pytestmark = pytest.mark.real
 
 BOUND_SECONDS = 20.0
 ID = UUID(int=7)

@@ -17,8 +17,6 @@ from shunter.drivers.zookeeper.rights import CREATE, DELETE, READ, WRITE, lackin
 from shunter.errors import DriverError
 from shunter.model.security.listeners import KeyStore, Secret, ZooKeeperLogin, ZooKeeperSecurity
 
-pytestmark = pytest.mark.real
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):

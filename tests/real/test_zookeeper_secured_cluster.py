@@ -20,7 +20,7 @@ from shunter.app.controller.broker_file import BrokerFile
 from shunter.app.controller.zookeeper_security import zookeeper_access
 from shunter.drivers.zookeeper.access import SecuredKazoo
 
-pytestmark = [pytest.mark.real, pytest.mark.long, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 SENSITIVE = re.compile("/config/users|/config/brokers|/delegation_token/tokens")
 

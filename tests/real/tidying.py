@@ -1,7 +1,5 @@
 """Cleaning up after a failed test of the executor, so that the next test does not fail because of it."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress

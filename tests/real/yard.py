@@ -1,7 +1,5 @@
 """A cluster of unmodified Apache brokers under a Shunter controller, with clients that remember what was acknowledged."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A real ZooKeeper server with a port for TLS, client certificates and SASL, beside its plaintext port."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

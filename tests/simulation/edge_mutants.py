@@ -3,8 +3,6 @@
 They are hunted in the worlds that have edges, one of seven (`simulation.actions.EDGE_WEIGHTS`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Deliberate bugs in the executor, as in `mutants.py` for the controller: each is found within its number of seeds."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 from functools import partial

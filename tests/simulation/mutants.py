@@ -4,8 +4,6 @@ If no world finds a mutant, a checker does not work, or the worlds are too tame.
 worlds (docs/reliability.md), rounded up generously, because each seed's world changes with the simulator.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """KIP-455's Admin client: whoever waits for a future is told, whatever went wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

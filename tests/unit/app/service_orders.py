@@ -1,7 +1,5 @@
 """Orders to the service, by their kind and the words that say what they are about."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder

@@ -1,7 +1,5 @@
 """A cluster, its journal and its executor as the service meets them, without sockets: they behave, and outlive a service."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
@@ -421,3 +419,8 @@ class Life:
     async def driven(self) -> None:
         """Until the executor is driven, and the journal was asked what became of what."""
         await self.until(lambda: self.keeper.reconciled)
+
+    async def first_look(self) -> None:
+        """One look, once the executor is driven."""
+        await self.driven()
+        await self.look()

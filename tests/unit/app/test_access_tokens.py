@@ -1,7 +1,5 @@
 """Tokens: made once, kept as digests, judged by role and time; files that others may read are refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,19 +1,26 @@
-"""What `shunter controller` can be told, and how it refuses what can't be used."""
+"""What `shunter controller` can be told and refuses, what others are told of it, and defaults that differ."""
 
 import asyncio
+import logging
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from shunter.app.controller.process import ControllerProcess
+from shunter.app.controller.broker_defaults import BrokerDefaults
+from shunter.app.controller.process import ControllerProcess, registered_endpoints
 from shunter.app.controller.security import Security
 from shunter.app.controller.settings import load_controller_config, strange_variables
 from shunter.app.controller.zookeeper_security import zookeeper_access
 from shunter.core.authorizer import NetworkAuthorizer
-from shunter.drivers.listener.server import parse_listener
+from shunter.drivers.listener.server import Listener, parse_listener
 from shunter.errors import SettingsError
+from shunter.model.security.listeners import ListenerSecurity, SecurityProtocol, SecuritySettings
+from shunter.model.settings import ControllerSettings
 
 GIVEN = {"zookeeper": "localhost:2181", "broker_id": 1000}
+OURS = ControllerSettings(broker_id=100)
+PLAIN = SecuritySettings()
 
 
 def test_a_file_may_begin_with_a_mark_and_has_to_be_utf_8(tmp_path):
@@ -179,3 +186,68 @@ async def test_a_start_is_judged_after_the_permissions_were_read(tmp_path):
     assert asked_again == [1]
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
+
+
+def test_each_difference_is_told_once_and_its_end_too(caplog):
+    caplog.set_level(logging.INFO, logger="shunter.controller")
+    defaults = BrokerDefaults()
+    alike = {1: {"num.partitions": "1", "min.insync.replicas": "1"}, 2: {"num.partitions": "1"}}
+    other = {1: {"num.partitions": "1", "min.insync.replicas": "1"}, 2: {"num.partitions": "6"}}
+    for told in ({}, alike, other, other, alike, alike):
+        defaults.compare(told, OURS)
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert caplog.messages[0] == "num.partitions: brokers differ: 1 on 1; 6 on 2; set it alike on all brokers"
+    assert caplog.messages[1] == "num.partitions: no difference any more"
+    assert not defaults.different
+
+
+def test_other_settings_of_ours_are_another_difference(caplog):
+    defaults = BrokerDefaults()
+    told = {1: {"min.insync.replicas": "2"}}
+    defaults.compare(told, OURS)
+    defaults.compare(told, replace(OURS, default_min_isr=3))
+    defaults.compare(told, replace(OURS, default_min_isr=2))
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [message.partition("; ")[2] for message in warned] == ["set default_min_isr=2"] * 2
+    assert not defaults.different
+
+
+def test_a_listener_is_registered_where_it_listens():
+    (endpoint,) = registered_endpoints((Listener("PLAINTEXT", "10.0.0.5", 9090),), (), PLAIN)
+    assert (endpoint.listener, endpoint.host, endpoint.port) == ("PLAINTEXT", "10.0.0.5", 9090)
+
+
+def test_an_advertised_address_takes_its_place():
+    opened = (Listener("PLAINTEXT", "0.0.0.0", 9090), Listener("INTERNAL", "10.0.0.5", 9091))
+    outer, inner = registered_endpoints(opened, (Listener("PLAINTEXT", "kafka.example.org", 0),), PLAIN)
+    assert (outer.host, outer.port) == ("kafka.example.org", 9090)
+    assert (inner.host, inner.port) == ("10.0.0.5", 9091)
+
+
+def test_an_empty_host_is_registered_by_the_machines_name():
+    (endpoint,) = registered_endpoints((Listener("PLAINTEXT", "", 9090),), (), PLAIN)
+    assert endpoint.host not in {"", "0.0.0.0"}
+
+
+@pytest.mark.parametrize(
+    ("opened", "advertised", "told"),
+    [
+        ((Listener("PLAINTEXT", "0.0.0.0", 9090),), (), "advertised_listener=PLAINTEXT://HOST:9090"),
+        ((Listener("PLAINTEXT", "a", 1),), (Listener("OUTER", "b", 2),), "no listener has that name"),
+    ],
+)
+def test_what_nobody_could_connect_to_is_refused(opened, advertised, told):
+    with pytest.raises(SettingsError, match=told):
+        registered_endpoints(opened, advertised, PLAIN)
+
+
+def test_two_listeners_of_one_name_are_refused():
+    opened = (Listener("PLAINTEXT", "10.0.0.5", 9090), Listener("PLAINTEXT", "10.0.0.5", 9091))
+    with pytest.raises(SettingsError, match=r"PLAINTEXT.*repeat"):
+        registered_endpoints(opened, (), PLAIN)
+
+
+def test_the_protocol_that_is_spoken_is_registered():
+    secured = SecuritySettings({"INTERNAL": ListenerSecurity(SecurityProtocol.SASL_SSL)})
+    opened = (Listener("INTERNAL", "10.0.0.5", 9091), Listener("PLAINTEXT", "10.0.0.5", 9090))
+    assert [each.security_protocol for each in registered_endpoints(opened, (), secured)] == ["SASL_SSL", "PLAINTEXT"]

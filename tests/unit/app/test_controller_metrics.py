@@ -1,7 +1,5 @@
 """A controller's metrics: what is collected, how Prometheus reads it, and the page that serves it."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from typing import get_args

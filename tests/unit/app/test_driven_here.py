@@ -1,7 +1,5 @@
 """An executor of this host is found by the words that it was started with, without asking the cluster."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What an execution's end, a refusal and another shell's view of it mean to an operator."""
 
-from __future__ import annotations
-
 import re
 import resource
 from dataclasses import replace

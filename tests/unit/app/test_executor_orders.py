@@ -1,52 +1,63 @@
-"""Orders to whoever drives a journal: taken up, or taken back where that one ends first."""
-
-from __future__ import annotations
+"""Sessions and orders of the executor: taken up or taken back, given up, and their costs told at the worst."""
 
 import asyncio
+import contextlib
 import os
 from contextlib import closing
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from lab.testbed.waiting import wait_until
 from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.order_costs import bytes_again, price_now, price_of, told_price
 from shunter.app.executor.orders import HolderGone, order_plan, told_others
+from shunter.app.executor.session import Session, SessionStart, Target, drive
+from shunter.core.executor.apply import apply
+from shunter.core.executor.machine import Executor
+from shunter.core.executor.state import ExecutorState
+from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
+from shunter.drivers.journal.execution import ExecutionDriver
 from shunter.drivers.journal.host_lock import DriverSeat, StandsStill
 from shunter.drivers.journal.journals import LEASE_MS
 from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import (
+    Command,
+    CommandKind,
     ExecutionOptions,
     JournalEntry,
     JournalRecord,
     MoveAccepted,
     MoveOrder,
+    MovePaused,
     PlanAccepted,
+    StepAccepted,
+    StepBegun,
 )
-from shunter.model.partition import TopicPartition
+from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
+from shunter.views.execution import ExecutionView
 
 PLAN = (MoveOrder(TopicPartition("t", 0), (1, 2)),)
+T0 = TopicPartition("t", 0)
 
 
 async def handed_over(place: JournalPlace) -> dict[str, object]:
     return await order_plan(place, PLAN, ExecutionOptions())
 
 
-def test_a_plan_that_whoever_drives_did_not_take_up_before_its_end_is_taken_back(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        with closing(SqliteJournal(tmp_path / "a.journal", "driver")) as driver:
-            driver.acquire(SystemClock().now_ms())
-            asked = asyncio.create_task(handed_over(JournalPlace(driver.path)))
-            await asyncio.to_thread(wait_until, lambda: driver.orders() != (), what="the plan", timeout_s=20)
-            driver.release()  # As an executor that ends in this very moment.
-            async with asyncio.timeout(60):
-                with pytest.raises(HolderGone, match="ended before it took this up"):
-                    await asked
-            assert driver.orders() == (), "whoever drives next does not carry it out a second time"
-
-    asyncio.run(scenario())
+async def test_a_plan_that_whoever_drives_did_not_take_up_before_its_end_is_taken_back(tmp_path: Path) -> None:
+    with closing(SqliteJournal(tmp_path / "a.journal", "driver")) as driver:
+        driver.acquire(SystemClock().now_ms())
+        asked = asyncio.create_task(handed_over(JournalPlace(driver.path)))
+        await asyncio.to_thread(wait_until, lambda: driver.orders() != (), what="the plan", timeout_s=20)
+        driver.release()  # As an executor that ends in this very moment.
+        async with asyncio.timeout(60):
+            with pytest.raises(HolderGone, match="ended before it took this up"):
+                await asked
+        assert driver.orders() == (), "whoever drives next does not carry it out a second time"
 
 
 def test_a_plan_is_not_taken_back_while_somebody_drives_or_once_it_is_answered(tmp_path: Path) -> None:
@@ -87,3 +98,105 @@ async def test_who_drives_the_journal_itself_is_told_of_the_other_open_moves(tmp
     assert await told_others(place, [first, second, third]) == ""
     assert "drives 1 other open move to its end too; ctrl-C leaves it" in await told_others(place, [first, second])
     assert "drives 2 other open moves to their end too; ctrl-C leaves them" in await told_others(place, [first])
+
+
+class Nobody:
+    """A cluster that is never asked: no plan was handed in."""
+
+
+async def test_who_is_cancelled_leaves_nothing_at_work(tmp_path: Path) -> None:
+    """Found by hand: `shunter serve` ended with a traceback, for orders were looked for in a journal that was closed."""
+    core, clock, journal = Executor(), SystemClock(), SqliteJournal(tmp_path / "moves.journal", "a")
+    journal.acquire(clock.now_ms())
+    admin = cast("AdminClient", Nobody())
+    driver = ExecutionDriver(core, journal, admin, clock, lambda _notice: None)
+    session = Session(admin, journal, core, driver, tmp_path / "view")
+    viewed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def seen(_view: ExecutionView) -> None:
+        if not viewed.done():
+            viewed.set_result(None)
+
+    unanswered = SessionStart(command=Command(CommandKind.PAUSE))  # The journal was never loaded, so nobody answers.
+    driving: asyncio.Task[Any] = asyncio.create_task(drive(session, unanswered, on_view=seen, forever=True))
+    await viewed
+    driving.cancel()
+    async with asyncio.timeout(30):
+        with contextlib.suppress(asyncio.CancelledError):
+            await driving
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    journal.release()
+    journal.close()
+
+
+def left_at(folder: Path, after: Replicas, *, driven: bool) -> JournalPlace:
+    """A journal whose last entry is a step from [1, 2] that the cluster took on."""
+    place = JournalPlace(folder / "cluster.journal")
+    records = (
+        PlanAccepted("p", "c", ExecutionOptions()),
+        MoveAccepted(T0, None, (1, 2), (3, 4), Strategy.INCREMENTAL, 1_000, ()),
+        StepBegun(T0, 1, (1, 2), after, "begun"),
+        StepAccepted(T0, 1),
+    )
+    now_ms = SystemClock().now_ms()
+    journal = place.open("somebody")
+    journal.acquire(now_ms)
+    journal.append([JournalEntry(number, now_ms, "test", record) for number, record in enumerate(records, 1)], now_ms)
+    if not driven:
+        journal.release()
+    journal.close()
+    return place
+
+
+@pytest.mark.parametrize(
+    ("after", "driven", "most"),
+    [((3, 4), False, 2_000), ((3, 2), False, 1_000), ((1, 2, 3), False, 0), ((3, 4), True, 0)],
+)
+async def test_a_step_that_nobody_watched_counts_as_ended(
+    tmp_path: Path, after: Replicas, most: int, *, driven: bool
+) -> None:
+    place = left_at(tmp_path, after, driven=driven)
+    found = await bytes_again(Target("", journal=place.path), place, Command(CommandKind.ROLL_BACK))
+    assert found.bytes == most
+    assert found.at_most == (most > 0)
+    assert bool(found.why) == (most > 0)
+
+
+def copying(throttle: int | None, paused: bool) -> ExecutorState:
+    """Two moves that copy to broker 3, and one that waits for its turn; the first one may be paused."""
+    moves = [
+        MoveAccepted(TopicPartition("t", at), None, (1, 2), (3, 2), Strategy.INCREMENTAL, 1_000, ()) for at in range(3)
+    ]
+    steps = [record for at in range(2) for record in (
+        StepBegun(TopicPartition("t", at), 1, (1, 2), (1, 2, 3), "begun"), StepAccepted(TopicPartition("t", at), 1)
+    )]  # fmt: skip
+    state = ExecutorState()
+    records = [PlanAccepted("p", "c", ExecutionOptions(throttle=throttle)), *moves, *steps]
+    for number, record in enumerate([*records, *([MovePaused(T0, True)] if paused else [])], 1):
+        apply(state, JournalEntry(number, 5, "test", record))
+    return state
+
+
+@pytest.mark.parametrize("kind", [CommandKind.PAUSE, CommandKind.RESUME, CommandKind.STOP, CommandKind.ROLL_BACK])
+@pytest.mark.parametrize("throttle", [None, 500])
+@pytest.mark.parametrize("named", [(), (0,), (1,), (0, 1), (2,)])
+@pytest.mark.parametrize("paused", [False, True])
+def test_the_executor_at_work_prices_an_order_as_the_journal_does(
+    kind: CommandKind, throttle: int | None, named: tuple[int, ...], *, paused: bool
+) -> None:
+    command = Command(kind, tuple(TopicPartition("t", at) for at in named))
+    state = copying(throttle, paused)
+    before = [(move.paused, move.direction) for move in state.moves.values()]
+    price = price_now(state, command)
+    assert [(move.paused, move.direction) for move in state.moves.values()] == before, "nothing is changed"
+    assert price == price_of(copying(throttle, paused), command, driven=True)
+
+
+def test_a_pause_of_some_moves_cancels_copies_that_share_a_throttle_with_others() -> None:
+    pause = Command(CommandKind.PAUSE, (T0,))
+    assert price_now(copying(500, paused=False), pause).cancelled == {T0}
+    assert price_now(copying(500, paused=False), pause._replace(partitions=())).cancelled == frozenset()
+    assert price_now(copying(None, paused=False), pause).cancelled == frozenset()
+    again = told_price(price_now(copying(500, paused=False), pause), {T0: 700})
+    assert (again.bytes, again.at_most) == (700, False)
+    assert again.why.startswith("1 paused copy is cancelled and begun again later")

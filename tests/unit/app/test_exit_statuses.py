@@ -1,7 +1,5 @@
 """One table of exit statuses: the page says what the program does."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from pathlib import Path

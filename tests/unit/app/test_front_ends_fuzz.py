@@ -3,8 +3,6 @@
 The front ends are the API (which the page shows), `serve status`, the metrics, and the notifications.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """The policy file: what it means, and what is said of one that is wrong."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A look at the cluster beside a journal takes in all that holds up its moves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 

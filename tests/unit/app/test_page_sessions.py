@@ -1,7 +1,5 @@
 """Sessions of the page: they outlive the process, and what is kept of them is of no use to whoever reads it."""
 
-from __future__ import annotations
-
 import stat
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Of Spark's many lines people hear the one that says what was wrong."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("pyspark")

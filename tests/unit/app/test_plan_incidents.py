@@ -1,7 +1,5 @@
 """Every scope in every incident: what a plan may do, and that verb, file, service and pipeline plan alike."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,22 +1,33 @@
-"""The table of scopes and facts in docs/planning.md, cell by cell: what leaves an ill broker, and what leads there."""
+"""The table of scopes and facts in docs/planning.md, cell by cell; log dirs of a snapshot; brokers to be cordoned."""
 
-from __future__ import annotations
-
+import asyncio
 import json
+from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from shunter.app.executor.session import Target
+from shunter.app.planning import cordons
+from shunter.app.planning.cordons import cordons_of
+from shunter.app.planning.disks import plan_seen
 from shunter.app.planning.plan import PlanOptions, plan_raw
+from shunter.cli import plan as plan_command
 from shunter.core.planning.request import PlanRefused
+from shunter.drivers.admin.answers import SettingsSeen
+from shunter.errors import SettingsError
 from shunter.formats.plan_inventory import encode_plan_input
-from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition
+from shunter.model.execution import ExecutionOptions, ThrottleKey
+from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
 
 MB = 1 << 20
 ILL = 2
 ROOMY = Disk("/a", 1_000 * MB, 900 * MB)
 FULL = Disk("/a", 100 * MB, 10 * MB)
 FACTS = ("well", "dead", "fenced", "cordoned", "damaged", "behind")
+A, B, FAILED = Disk("/a", 1_000, 900), Disk("/b", 1_000, 900), Disk("/c", None, None, failed=True)
 
 
 def world(fact: str) -> Inventory:
@@ -121,3 +132,88 @@ def test_what_leads(fact: str) -> None:
 def test_a_broker_that_is_dead_leads_nothing_new() -> None:
     """The order of partitions that do not change stays, so that a broker that returns leads there again."""
     assert planned("dead", "leaders") == {each.partition: list(each.replicas) for each in world("dead").partitions}
+
+
+def broker(number: int, *log_dirs: Disk, silent: bool | None = None) -> InventoryBroker:
+    return InventoryBroker(number, "host", None, None, None, log_dirs=log_dirs or None, silent=silent)
+
+
+HEAPED = tuple(DiskReplica("t", at, "/a", 100) for at in range(4))
+SEEN = Inventory(
+    "yard",
+    0,
+    (broker(1, A, B, FAILED), broker(2, A), broker(3, silent=True)),
+    tuple(InventoryPartition("t", None, at, (2, 1), (2, 1), 2, 0, 1, 1, ()) for at in range(4)),
+    ((1, "log dir /c failed"), (3, "it does not answer within 3 s")),
+    (BrokerDisks(1, (A, B, FAILED), HEAPED),),
+)
+
+
+def test_each_fact_of_a_log_dir_is_told_and_obeyed() -> None:
+    made = plan_seen(SEEN, (), (), 0.1, 0.2)
+    rows = json.loads(made.reassignment)["partitions"]
+    assert {tuple(row["log_dirs"]) for row in rows} == {("any", "/b")}
+    assert len(rows) == 2
+    assert made.plan.undone == (("broker 2 stays as it is", "it has no other log dir that works"),)
+    failed, silent = made.notes
+    assert failed.startswith("/c of broker 1 is left out: it failed")
+    assert silent == "broker 3 did not report its log dirs: it does not answer within 3 s"
+
+
+def test_a_broker_that_told_nothing_can_not_be_asked_for() -> None:
+    with pytest.raises(PlanRefused, match="broker 3 reported no log dirs"):
+        plan_seen(SEEN, (3,), (), 0.1, 0.2)
+
+
+class Brokers:
+    """Three live brokers; those before Kafka 4.3 do not know the setting."""
+
+    def __init__(self, old: Sequence[int]) -> None:
+        self.old = old
+
+    async def brokers(self) -> dict[int, str | None]:
+        return {1: None, 2: None, 3: None}
+
+    async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        return SettingsSeen(dict.fromkeys(keys), {key: None if int(key.name) in self.old else "" for key in keys})
+
+    async def close(self) -> None:
+        pass
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, brokers: Sequence[int], *, old: Sequence[int] = ()) -> tuple[Any, ...]:
+    async def connect(_target: Target) -> Brokers:
+        return Brokers(old)
+
+    monkeypatch.setattr(cordons, "connect", connect)
+    return asyncio.run(cordons_of(Target("kafka1:9092"), brokers))
+
+
+def test_live_brokers_get_all_their_log_dirs_cordoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(monkeypatch, (2, 9)) == ((2, "*"),), "broker 9 is dead"
+
+
+def test_brokers_that_do_not_know_the_setting_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match=r"broker 2, 3 can't be cordoned: cordoned\.log\.dirs came with Kafka 4\.3"):
+        asked(monkeypatch, (1, 2, 3), old=(2, 3))
+
+
+@pytest.mark.parametrize("cordon", [False, True])
+def test_a_drain_cordons_the_brokers_that_it_names(monkeypatch: pytest.MonkeyPatch, cordon: bool) -> None:
+    taken: list[ExecutionOptions] = []
+
+    def carry_out(_made: Any, _asked: Any, _target: Any, options: ExecutionOptions, _how: Any) -> int:
+        taken.append(options)
+        return 0
+
+    monkeypatch.setattr(
+        plan_command, "_plan_live", lambda *_: (SimpleNamespace(plan=SimpleNamespace(moves=(1,))), "c", ())
+    )
+    monkeypatch.setattr(plan_command, "_tell", lambda *_: None)
+    monkeypatch.setattr(plan_command, "_cordons", lambda _target, brokers: tuple((each, "*") for each in brokers))
+    monkeypatch.setattr(plan_command, "_carry_out", carry_out)
+    flags = ["--cordon"] if cordon else []
+    done = CliRunner().invoke(plan_command.drain, ["3", "--bootstrap-server", "kafka1:9092", "--yes", *flags])
+    assert done.exit_code == 0, done.output
+    (options,) = taken
+    assert options.cordons == (((3, "*"),) if cordon else ())

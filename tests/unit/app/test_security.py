@@ -1,7 +1,5 @@
 """What secures a controller, joined: who may read its metrics, and which files are told to be too open."""
 
-from __future__ import annotations
-
 import asyncio
 import datetime as dt
 import logging

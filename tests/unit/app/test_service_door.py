@@ -101,41 +101,35 @@ async def test_a_socket_of_another_user_is_told(tmp_path: Path, monkeypatch: pyt
     assert not refused.value.retriable
 
 
-def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        (tmp_path / "k.toml").write_text(FILE)
-        (tmp_path / STORE).write_bytes(b"this is no database " * 1000)
-        async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
-            assert "is no store of the service" in front.fleet().store_trouble
-            assert front.fleet().store_trouble.count("move it away") == 1
-            assert service.records.lost
-            with pytest.raises(OrderRefused) as refused:
-                await service.desk.carry_out(order(IntentKind.DRAIN, "3", cluster="away"), Signature("anna"))
-            assert refused.value.refusal is Refusal.STORE
-            running = asyncio.create_task(service.run())
-            async with asyncio.timeout(30):
-                while front.cluster("away").row.situation.state != "unreachable":
-                    await front.news(front.version, 5)
-            assert service.keepers["away"].known.idle_why == "", "nobody tried to drive it"
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    asyncio.run(scenario())
-
-
-def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        told: list[str] = []
-        first = await take_seat(tmp_path, told.append)
-        second = asyncio.create_task(take_seat(tmp_path, told.append))
+async def test_a_damaged_store_is_told_and_nothing_is_driven_or_ordered(tmp_path: Path) -> None:
+    (tmp_path / "k.toml").write_text(FILE)
+    (tmp_path / STORE).write_bytes(b"this is no database " * 1000)
+    async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
+        assert "is no store of the service" in front.fleet().store_trouble
+        assert front.fleet().store_trouble.count("move it away") == 1
+        assert service.records.lost
+        with pytest.raises(OrderRefused) as refused:
+            await service.desk.carry_out(order(IntentKind.DRAIN, "3", cluster="away"), Signature("anna"))
+        assert refused.value.refusal is Refusal.STORE
+        running = asyncio.create_task(service.run())
         async with asyncio.timeout(30):
-            while not told:  # noqa: ASYNC110 - turns of the loop
-                await asyncio.sleep(0)
-            assert "this process stands by" in told[0]
-            first.leave()
-            (await second).leave()
+            while front.cluster("away").row.situation.state != "unreachable":
+                await front.news(front.version, 5)
+        assert service.keepers["away"].known.idle_why == "", "nobody tried to drive it"
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
-    asyncio.run(scenario())
+
+async def test_a_second_service_waits_for_the_seat(tmp_path: Path) -> None:
+    told: list[str] = []
+    first = await take_seat(tmp_path, told.append)
+    second = asyncio.create_task(take_seat(tmp_path, told.append))
+    async with asyncio.timeout(30):
+        while not told:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
+        assert "this process stands by" in told[0]
+        first.leave()
+        (await second).leave()
 
 
 def test_a_question_arrives_as_it_was_asked() -> None:
@@ -165,37 +159,31 @@ def test_the_process_that_plans_ends_with_a_service_that_is_killed() -> None:
         assert service.communicate(timeout=30)[0] == "", "whoever inherited its standard output has ended"
 
 
-def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        thinkers = Thinkers(processes)
-        try:
-            sighting = Yard(Clock()).sight()
-            wish = Wish("yard", sighting, policy(), order(OrderKind.PROPOSE, "drain", "9"), "anna")
-            for _ in range(2):
-                with pytest.raises(OrderRefused, match="there is no broker 9") as refused:
-                    await thinkers.sketch(wish)
-                assert refused.value.refusal is Refusal.NOT_FOUND
-            asked = order(OrderKind.PROPOSE, "drain", "2")
-            made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), asked, "anna"))
-            assert made.moves == 6
-            question = LookQuestion("yard", sighting, policy(), None, (), {})
-            assert (await thinkers.think(question)).page.row.name == "yard"
-        finally:
-            thinkers.close()
-
-    asyncio.run(scenario())
+async def test_errors_come_back_from_the_process_that_plans(tmp_path: Path) -> None:
+    thinkers = Thinkers(processes)
+    try:
+        sighting = Yard(Clock()).sight()
+        wish = Wish("yard", sighting, policy(), order(OrderKind.PROPOSE, "drain", "9"), "anna")
+        for _ in range(2):
+            with pytest.raises(OrderRefused, match="there is no broker 9") as refused:
+                await thinkers.sketch(wish)
+            assert refused.value.refusal is Refusal.NOT_FOUND
+        asked = order(OrderKind.PROPOSE, "drain", "2")
+        made = await thinkers.sketch(Wish("yard", sighting, policy(Mode.NOTIFY), asked, "anna"))
+        assert made.moves == 6
+        question = LookQuestion("yard", sighting, policy(), None, (), {})
+        assert (await thinkers.think(question)).page.row.name == "yard"
+    finally:
+        thinkers.close()
 
 
-def test_a_proposal_that_can_not_be_read_is_a_damaged_store(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        (tmp_path / "k.toml").write_text(FILE)
-        with closing(ServiceStore(tmp_path / STORE)):
-            pass
-        with closing(sqlite3.connect(tmp_path / STORE)) as raw:
-            raw.execute("INSERT INTO proposals VALUES ('rebalance-1', 'away', 'approved', 1, 1, '{}')")
-            raw.commit()
-        async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
-            assert service.records.lost
-            assert "is no proposal" in front.fleet().store_trouble
-
-    asyncio.run(scenario())
+async def test_a_proposal_that_can_not_be_read_is_a_damaged_store(tmp_path: Path) -> None:
+    (tmp_path / "k.toml").write_text(FILE)
+    with closing(ServiceStore(tmp_path / STORE)):
+        pass
+    with closing(sqlite3.connect(tmp_path / STORE)) as raw:
+        raw.execute("INSERT INTO proposals VALUES ('rebalance-1', 'away', 'approved', 1, 1, '{}')")
+        raw.commit()
+    async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
+        assert service.records.lost
+        assert "is no proposal" in front.fleet().store_trouble

@@ -79,86 +79,72 @@ def move(partition: str, whose: str, state: str, cost: int) -> MoveView:
     return MoveView(partition, whose, state, "forward", (1,), (1, 2), (1,), (2,), (1, 2), 1, 10, 5, cost, "", "")
 
 
-def test_whoever_waits_hears_of_what_changed_and_of_nothing_else() -> None:
-    async def scenario() -> None:
-        rehearsal = Rehearsal()
-        front = Front(rehearsal)
-        before = front.version
-        waiting = asyncio.create_task(front.news(before, 60))
-        await asyncio.sleep(0)
-        rehearsal.published.show("test", moves=MovesView(0, 1, "", unseen("test"), why_no_eta="nothing copied yet"))
-        assert await waiting == News(before + 1, ("test",))
-        rehearsal.published.show("test", moves=MovesView(0, 2, "", unseen("test"), why_no_eta="nothing copied yet"))
-        assert front.version == before + 1, "only the time of the view is another"
-        assert front.moves("test").at_ms == 2
-        assert await front.news(before + 1, 0.001) == News(before + 1, ())
-        assert front.moves("prod").version < front.moves("test").version
-
-    asyncio.run(scenario())
+async def test_whoever_waits_hears_of_what_changed_and_of_nothing_else() -> None:
+    rehearsal = Rehearsal()
+    front = Front(rehearsal)
+    before = front.version
+    waiting = asyncio.create_task(front.news(before, 60))
+    await asyncio.sleep(0)
+    rehearsal.published.show("test", moves=MovesView(0, 1, "", unseen("test"), why_no_eta="nothing copied yet"))
+    assert await waiting == News(before + 1, ("test",))
+    rehearsal.published.show("test", moves=MovesView(0, 2, "", unseen("test"), why_no_eta="nothing copied yet"))
+    assert front.version == before + 1, "only the time of the view is another"
+    assert front.moves("test").at_ms == 2
+    assert await front.news(before + 1, 0.001) == News(before + 1, ())
+    assert front.moves("prod").version < front.moves("test").version
 
 
-def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
-    async def scenario() -> None:
-        rehearsal = Rehearsal()
-        front = Front(rehearsal)
-        with pytest.raises(OrderRefused, match="no cluster 'prd' in the policy file; it names prod, test") as refused:
-            front.cluster("prd")
-        assert refused.value.refusal is Refusal.NOT_FOUND
-        with pytest.raises(OrderRefused, match="needs the name of its giver"):
-            await front.order(ServiceOrder(OrderKind.INTEND, "prod", IntentKind.DRAIN, brokers=(3,)), Signature(""))
-        assert rehearsal.orders == []
-        with pytest.raises(OrderRefused, match="names have no control characters"):
-            await front.order(
-                ServiceOrder(OrderKind.INTEND, "prod", IntentKind.FREEZE_TOPIC, topics=("logs\x1b[2J",)),
-                Signature("anna"),
-            )
-        order = ServiceOrder(OrderKind.PAUSE)
-        assert (await front.order(order, Signature("anna"))).text == "done"
-        assert rehearsal.orders == [(order, Signature("anna"))]
-        await front.order(order, Signature("anna", "it's \x1b[31mred\n"))
-        assert rehearsal.orders[1:] == [(order, Signature("anna", "it's  [31mred "))], (
-            "others see it in their terminals"
+async def test_names_that_are_not_there_are_refused_with_those_that_are() -> None:
+    rehearsal = Rehearsal()
+    front = Front(rehearsal)
+    with pytest.raises(OrderRefused, match="no cluster 'prd' in the policy file; it names prod, test") as refused:
+        front.cluster("prd")
+    assert refused.value.refusal is Refusal.NOT_FOUND
+    with pytest.raises(OrderRefused, match="needs the name of its giver"):
+        await front.order(ServiceOrder(OrderKind.INTEND, "prod", IntentKind.DRAIN, brokers=(3,)), Signature(""))
+    assert rehearsal.orders == []
+    with pytest.raises(OrderRefused, match="names have no control characters"):
+        await front.order(
+            ServiceOrder(OrderKind.INTEND, "prod", IntentKind.FREEZE_TOPIC, topics=("logs\x1b[2J",)),
+            Signature("anna"),
         )
-
-    asyncio.run(scenario())
-
-
-def test_what_an_order_would_do_is_asked_about_moves_of_the_journal_alone() -> None:
-    async def scenario() -> None:
-        rehearsal = Rehearsal()
-        front = Front(rehearsal)
-        rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "external", "moving", 9))
-        rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
-        back = ServiceOrder(OrderKind.ROLL_BACK, "prod", partitions=("t-0", "t-1"))
-        assert (front.preview(back, "anna")).bytes == 7
-        assert (front.preview(ServiceOrder(OrderKind.PAUSE), "anna")).text == "told"
-        assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE)]
-        with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
-            front.preview(ServiceOrder(OrderKind.STOP, "prod", partitions=("t-2", "t-1", "t-3")), "anna")
-        with pytest.raises(OrderRefused, match="no cluster 'prd'"):
-            front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")
-
-    asyncio.run(scenario())
+    order = ServiceOrder(OrderKind.PAUSE)
+    assert (await front.order(order, Signature("anna"))).text == "done"
+    assert rehearsal.orders == [(order, Signature("anna"))]
+    await front.order(order, Signature("anna", "it's \x1b[31mred\n"))
+    assert rehearsal.orders[1:] == [(order, Signature("anna", "it's  [31mred "))], "others see it in their terminals"
 
 
-def test_every_view_becomes_json() -> None:
-    async def scenario() -> None:
-        front = Front(Rehearsal())
-        document = orjson.loads(orjson.dumps(service_json(front.fleet())))
-        assert document["clusters"][0]["situation"]["state"] == "starting"
-        assert orjson.loads(orjson.dumps(service_json(front.cluster("prod"))))["row"]["name"] == "prod"
-        events = service_json(await front.timeline(EventSearch("prod")))["events"]
-        assert events[0] == {
-            **dict.fromkeys(("subject", "who", "cause"), ""),
-            "number": 1,
-            "cluster": "prod",
-            "at_ms": 5,
-            "kind": "look",
-            "text": "seen",
-            "until_ms": None,
-            "facts": {},
-        }
-        with pytest.raises(TypeError):
-            service_json(object())
+async def test_what_an_order_would_do_is_asked_about_moves_of_the_journal_alone() -> None:
+    rehearsal = Rehearsal()
+    front = Front(rehearsal)
+    rows = (move("t-0", "ours", "moving", 7), move("t-1", "ours", "done", 0), move("t-2", "external", "moving", 9))
+    rehearsal.published.show("prod", moves=replace(front.moves("prod"), moves=rows))
+    back = ServiceOrder(OrderKind.ROLL_BACK, "prod", partitions=("t-0", "t-1"))
+    assert (front.preview(back, "anna")).bytes == 7
+    assert (front.preview(ServiceOrder(OrderKind.PAUSE), "anna")).text == "told"
+    assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE)]
+    with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
+        front.preview(ServiceOrder(OrderKind.STOP, "prod", partitions=("t-2", "t-1", "t-3")), "anna")
+    with pytest.raises(OrderRefused, match="no cluster 'prd'"):
+        front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")
 
-    asyncio.run(scenario())
+
+async def test_every_view_becomes_json() -> None:
+    front = Front(Rehearsal())
+    document = orjson.loads(orjson.dumps(service_json(front.fleet())))
+    assert document["clusters"][0]["situation"]["state"] == "starting"
+    assert orjson.loads(orjson.dumps(service_json(front.cluster("prod"))))["row"]["name"] == "prod"
+    events = service_json(await front.timeline(EventSearch("prod")))["events"]
+    assert events[0] == {
+        **dict.fromkeys(("subject", "who", "cause"), ""),
+        "number": 1,
+        "cluster": "prod",
+        "at_ms": 5,
+        "kind": "look",
+        "text": "seen",
+        "until_ms": None,
+        "facts": {},
+    }
+    with pytest.raises(TypeError):
+        service_json(object())

@@ -53,20 +53,17 @@ async def watched(folder: Path) -> AsyncIterator[Watched]:
         yield Watched(path, policy, service, told)
 
 
-def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with watched(tmp_path) as at:
-            keeper = at.service.keepers["away"]
-            await at.change(FILE + 'conditions.racks = "act"\nexecution.throttle = "5M"\n[service]\nlook-seconds = 7\n')
-            assert keeper.policy.mode(Condition.RACKS) is Mode.ACT
-            assert (keeper.cluster.options.throttle, keeper.parts.look_every_s) == (5_000_000, 7.0)
-            assert at.told[-1].endswith("is in force: away: conditions, execution; [service]: look-seconds = 7")
-            assert await at.kinds() == ["policy-taken"]
-            await at.policy.reload(at.service)
-            assert at.told[-1].endswith("nothing of it changed")
-            assert await at.kinds() == ["policy-taken"]
-
-    asyncio.run(scenario())
+async def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
+    async with watched(tmp_path) as at:
+        keeper = at.service.keepers["away"]
+        await at.change(FILE + 'conditions.racks = "act"\nexecution.throttle = "5M"\n[service]\nlook-seconds = 7\n')
+        assert keeper.policy.mode(Condition.RACKS) is Mode.ACT
+        assert (keeper.cluster.options.throttle, keeper.parts.look_every_s) == (5_000_000, 7.0)
+        assert at.told[-1].endswith("is in force: away: conditions, execution; [service]: look-seconds = 7")
+        assert await at.kinds() == ["policy-taken"]
+        await at.policy.reload(at.service)
+        assert at.told[-1].endswith("nothing of it changed")
+        assert await at.kinds() == ["policy-taken"]
 
 
 @pytest.mark.parametrize(
@@ -83,82 +80,70 @@ def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
         (FILE + '[[notify]]\nkind = "command"\ncommand = ["true"]\n', "[[notify]] changed, which needs a restart"),
     ],
 )
-def test_a_file_that_is_refused_leaves_the_one_before_in_force(tmp_path: Path, text: str, why: str) -> None:
-    async def scenario() -> None:
-        async with watched(tmp_path) as at:
-            await at.change(FROZEN)
-            await at.change(text)
-            assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
-            trouble = at.service.fleet().policy_trouble
-            assert all(each.facts().policy_trouble == trouble for each in at.service.keepers.values())
-            assert why in trouble
-            assert str(at.path) in trouble
-            assert trouble.endswith("The policy that was read before stays in force")
-            assert at.told[-1] == trouble
-            await at.policy.reload(at.service)
-            assert await at.kinds() == ["policy-taken", "policy-refused"], "the same trouble is told once"
-            await at.change(FROZEN)
-            assert at.service.fleet().policy_trouble == ""
-            assert await at.kinds() == ["policy-taken", "policy-refused", "policy-taken"]
-
-    asyncio.run(scenario())
+async def test_a_file_that_is_refused_leaves_the_one_before_in_force(tmp_path: Path, text: str, why: str) -> None:
+    async with watched(tmp_path) as at:
+        await at.change(FROZEN)
+        await at.change(text)
+        assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
+        trouble = at.service.fleet().policy_trouble
+        assert all(each.facts().policy_trouble == trouble for each in at.service.keepers.values())
+        assert why in trouble
+        assert str(at.path) in trouble
+        assert trouble.endswith("The policy that was read before stays in force")
+        assert at.told[-1] == trouble
+        await at.policy.reload(at.service)
+        assert await at.kinds() == ["policy-taken", "policy-refused"], "the same trouble is told once"
+        await at.change(FROZEN)
+        assert at.service.fleet().policy_trouble == ""
+        assert await at.kinds() == ["policy-taken", "policy-refused", "policy-taken"]
 
 
-def test_a_file_that_contradicts_what_somebody_asked_for_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with watched(tmp_path) as at:
-            await at.service.carry_out(order(IntentKind.DRAIN, "3", cluster="away"), Signature("anna"))
-            await at.change(FROZEN)
-            trouble = at.service.fleet().policy_trouble
-            assert "anna asked for drain of 3 in away: broker 3 is frozen" in trouble
-            await at.service.carry_out(order(OrderKind.WITHDRAW, "drain", "3", cluster="away"), Signature("anna"))
-            await at.policy.reload(at.service)
-            assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
-
-    asyncio.run(scenario())
+async def test_a_file_that_contradicts_what_somebody_asked_for_is_refused(tmp_path: Path) -> None:
+    async with watched(tmp_path) as at:
+        await at.service.carry_out(order(IntentKind.DRAIN, "3", cluster="away"), Signature("anna"))
+        await at.change(FROZEN)
+        trouble = at.service.fleet().policy_trouble
+        assert "anna asked for drain of 3 in away: broker 3 is frozen" in trouble
+        await at.service.carry_out(order(OrderKind.WITHDRAW, "drain", "3", cluster="away"), Signature("anna"))
+        await at.policy.reload(at.service)
+        assert at.service.keepers["away"].policy.rails.frozen_brokers == (3,)
 
 
-def test_a_service_that_stood_by_serves_by_the_file_as_it_is_then(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path, told = tmp_path / "k.toml", list[str]()
-        path.write_text(FILE)
-        policy = PolicyFile(path, told.append)
-        path.write_text(FROZEN)
-        policy.refresh()
-        assert policy.file.clusters[0].policy.rails.frozen_brokers == (3,)
-        path.write_text("[cluster")
-        policy.refresh()
-        assert policy.file.clusters[0].policy.rails.frozen_brokers == (3,)
-        assert "is in force" in told[-1]
-
-    asyncio.run(scenario())
+async def test_a_service_that_stood_by_serves_by_the_file_as_it_is_then(tmp_path: Path) -> None:
+    path, told = tmp_path / "k.toml", list[str]()
+    path.write_text(FILE)
+    policy = PolicyFile(path, told.append)
+    path.write_text(FROZEN)
+    policy.refresh()
+    assert policy.file.clusters[0].policy.rails.frozen_brokers == (3,)
+    path.write_text("[cluster")
+    policy.refresh()
+    assert policy.file.clusters[0].policy.rails.frozen_brokers == (3,)
+    assert "is in force" in told[-1]
 
 
 @pytest.mark.parametrize("by", ["a change", "SIGHUP"])
-def test_a_process_reads_the_file_again_by_itself_and_on_sighup(tmp_path: Path, by: str) -> None:
-    async def scenario() -> None:
-        path, told = tmp_path / "k.toml", list[str]()
-        path.write_text(FILE)
-        door = open_door(tmp_path / "s" / SOCKET, None, told.append)
+async def test_a_process_reads_the_file_again_by_itself_and_on_sighup(tmp_path: Path, by: str) -> None:
+    path, told = tmp_path / "k.toml", list[str]()
+    path.write_text(FILE)
+    door = open_door(tmp_path / "s" / SOCKET, None, told.append)
 
-        async def until(found: Callable[[], bool]) -> None:
-            async with asyncio.timeout(60):
-                while not found():  # noqa: ASYNC110 - turns of the loop
-                    await asyncio.sleep(0)
+    async def until(found: Callable[[], bool]) -> None:
+        async with asyncio.timeout(60):
+            while not found():  # noqa: ASYNC110 - turns of the loop
+                await asyncio.sleep(0)
 
-        serving = asyncio.create_task(serve_until_told(path, tmp_path / "s", told.append, door))
-        await until(lambda: any("serves away" in each for each in told))
-        if by == "a change":
-            path.write_text(FROZEN + "limits.moves = 0\n")
-            await until(lambda: any("limits.moves = 0" in each for each in told))
-            fleet = await asyncio.to_thread(ServiceClient(ServiceServer(tmp_path / "s" / SOCKET)).fleet)
-            assert "limits.moves = 0" in fleet["policy_trouble"]
-            path.write_text(FROZEN)
-        else:
-            os.kill(os.getpid(), signal.SIGHUP)
-        await until(lambda: "is in force" in told[-1])
-        assert "away: limits" in told[-1] or by == "SIGHUP"
-        os.kill(os.getpid(), signal.SIGTERM)
-        await asyncio.wait_for(serving, 60)
-
-    asyncio.run(scenario())
+    serving = asyncio.create_task(serve_until_told(path, tmp_path / "s", told.append, door))
+    await until(lambda: any("serves away" in each for each in told))
+    if by == "a change":
+        path.write_text(FROZEN + "limits.moves = 0\n")
+        await until(lambda: any("limits.moves = 0" in each for each in told))
+        fleet = await asyncio.to_thread(ServiceClient(ServiceServer(tmp_path / "s" / SOCKET)).fleet)
+        assert "limits.moves = 0" in fleet["policy_trouble"]
+        path.write_text(FROZEN)
+    else:
+        os.kill(os.getpid(), signal.SIGHUP)
+    await until(lambda: "is in force" in told[-1])
+    assert "away: limits" in told[-1] or by == "SIGHUP"
+    os.kill(os.getpid(), signal.SIGTERM)
+    await asyncio.wait_for(serving, 60)

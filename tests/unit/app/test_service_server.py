@@ -22,50 +22,45 @@ from shunter.web.server import WebOptions, serving
 DRAIN = order(IntentKind.DRAIN, "3", cluster="away")
 
 
-def test_what_is_asked_over_http(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        (tmp_path / "k.toml").write_text('[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n')
-        file = read_service_file(tmp_path / "k.toml")
-        (tmp_path / "secret").write_text(
-            add_token(tmp_path / "tokens.json", "anna", AccessRole.ADMINISTER, None) + "\n"
-        )
-        options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
-        async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
-            with pytest.raises(OrderRefused, match="are not read yet"):
-                await front.order(DRAIN, Signature("anna"))
-            service.keepers["away"].topic_of_words = None
-            call = asyncio.to_thread
-            with pytest.raises(DriverError, match="token"):
-                await call(ServiceClient(ServiceServer(address)).fleet)
-            with pytest.raises(FormatError, match="can't be read"):
-                ServiceClient(ServiceServer(address, tmp_path / "none")).fleet()
-            server = ServiceClient(ServiceServer(address, tmp_path / "secret"))
-            fleet = await call(server.fleet)
-            assert [row["name"] for row in fleet["clusters"]] == ["away"]
-            done = await call(server.order, DRAIN, "old disks", "k1")
-            assert await call(server.order, DRAIN, "old disks", "k1") == done
-            (intent,) = service.keepers["away"].intents
-            assert (intent.who, intent.comment) == ("anna", "old disks")
-            paused = await call(server.order, ServiceOrder(OrderKind.PAUSE), "", "k2")
-            assert "the pause of away is kept" in paused.text, "nothing is paused in a cluster that is not driven"
-            assert paused.undone == (paused.text,)
-            words = ("pause", "--service", address, "--token-file", str(tmp_path / "secret"))
-            again = await call(CliRunner().invoke, main, [*words, "--key", "k2"])
-            assert (again.exit_code, again.output) == (ExitCode.PARTLY, f"{paused.text}\n")
-            assert await call(lambda: server.proposals("away", ended=True)) == []
-            told = await call(server.timeline, "away", 10)
-            assert [event["kind"] for event in told["events"]] == ["intend", "pause-all"]
-            with pytest.raises(OrderRefused, match="does not drive away now"):
-                await call(server.preview, order(OrderKind.ROLL_BACK, cluster="away"))
-            with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
-                await call(server.order, DRAIN._replace(cluster="prod"), "", "k3")
-            assert refused.value.refusal is Refusal.NOT_FOUND
-            plan = order(OrderKind.PROPOSE, "rebalance", cluster="away")
-            with pytest.raises(OrderRefused, match=r"was not observed yet|can't be observed now") as refused:
-                await call(lambda: server.sketch(plan, changes=True))
-            assert refused.value.refusal is Refusal.UNREACHABLE
-
-    asyncio.run(scenario())
+async def test_what_is_asked_over_http(tmp_path: Path) -> None:
+    (tmp_path / "k.toml").write_text('[cluster.away]\nbootstrap-server = "127.0.0.1:1"\n')
+    file = read_service_file(tmp_path / "k.toml")
+    (tmp_path / "secret").write_text(add_token(tmp_path / "tokens.json", "anna", AccessRole.ADMINISTER, None) + "\n")
+    options = WebOptions(port=0, tokens=tmp_path / "tokens.json")
+    async with open_service(file, tmp_path) as (service, front), serving(front, options) as address:
+        with pytest.raises(OrderRefused, match="are not read yet"):
+            await front.order(DRAIN, Signature("anna"))
+        service.keepers["away"].topic_of_words = None
+        call = asyncio.to_thread
+        with pytest.raises(DriverError, match="token"):
+            await call(ServiceClient(ServiceServer(address)).fleet)
+        with pytest.raises(FormatError, match="can't be read"):
+            ServiceClient(ServiceServer(address, tmp_path / "none")).fleet()
+        server = ServiceClient(ServiceServer(address, tmp_path / "secret"))
+        fleet = await call(server.fleet)
+        assert [row["name"] for row in fleet["clusters"]] == ["away"]
+        done = await call(server.order, DRAIN, "old disks", "k1")
+        assert await call(server.order, DRAIN, "old disks", "k1") == done
+        (intent,) = service.keepers["away"].intents
+        assert (intent.who, intent.comment) == ("anna", "old disks")
+        paused = await call(server.order, ServiceOrder(OrderKind.PAUSE), "", "k2")
+        assert "the pause of away is kept" in paused.text, "nothing is paused in a cluster that is not driven"
+        assert paused.undone == (paused.text,)
+        words = ("pause", "--service", address, "--token-file", str(tmp_path / "secret"))
+        again = await call(CliRunner().invoke, main, [*words, "--key", "k2"])
+        assert (again.exit_code, again.output) == (ExitCode.PARTLY, f"{paused.text}\n")
+        assert await call(lambda: server.proposals("away", ended=True)) == []
+        told = await call(server.timeline, "away", 10)
+        assert [event["kind"] for event in told["events"]] == ["intend", "pause-all"]
+        with pytest.raises(OrderRefused, match="does not drive away now"):
+            await call(server.preview, order(OrderKind.ROLL_BACK, cluster="away"))
+        with pytest.raises(OrderRefused, match="no cluster 'prod'") as refused:
+            await call(server.order, DRAIN._replace(cluster="prod"), "", "k3")
+        assert refused.value.refusal is Refusal.NOT_FOUND
+        plan = order(OrderKind.PROPOSE, "rebalance", cluster="away")
+        with pytest.raises(OrderRefused, match=r"was not observed yet|can't be observed now") as refused:
+            await call(lambda: server.sketch(plan, changes=True))
+        assert refused.value.refusal is Refusal.UNREACHABLE
 
 
 @pytest.mark.parametrize("url", ["kafka1:8080", "http://", "ftp://kafka1", "http://kafka1:99999", "http://[::1"])

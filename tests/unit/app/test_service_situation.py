@@ -143,8 +143,7 @@ def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path)
     yard = Yard(Clock(), brokers=(1, 2, 3))
 
     async def begun(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert yard.open
 
     lived(tmp_path, yard, Mode.ACT, begun)
@@ -193,8 +192,7 @@ def test_figures_of_a_cluster_that_is_away_are_old_and_a_lifted_switch_is_lifted
     yard = Yard(Clock())
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         observed_ms = yard.clock.ms
         await life.desk.carry_out(order(OrderKind.PAUSE), ANNA)
         assert stands(life).headline.startswith("paused by anna")
@@ -223,8 +221,7 @@ def test_an_observation_that_hangs_gets_old(tmp_path: Path) -> None:
     yard = Yard(Clock())
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert stands(life).figures is Age.CURRENT
         yard.clock.ms += life.keeper.known.stale_ms + 1
         life.keeper.show()
@@ -277,40 +274,36 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
-def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_force(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        yards = {"here": Yard(Clock()), "theirs": Yard(Clock(), held_by=THEM), "away": Yard(Clock(), answers=False)}
-        async with contextlib.AsyncExitStack() as stack:
-            lives = {
-                name: await stack.enter_async_context(Life(yard, MortalStore(tmp_path / name), name=name))
-                for name, yard in yards.items()
-            }
-            await lives["here"].driven()
-            await lives["theirs"].until(lambda: lives["theirs"].keeper.known.held_by != "")
-            await lives["away"].until(lambda: lives["away"].keeper.known.idle_why != "")
-            desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
-            theirs = f"not theirs, which {THEM} drives: give the order there"
-            for kind, here, away in (
-                (OrderKind.PAUSE, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
-                (OrderKind.RESUME, "the pause of here, away is lifted", "moves of away are resumed once this"),
-            ):
-                done = await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value))
-                assert done.text.startswith(here)
-                assert [each for each in done.undone if not each.startswith(away)] == [theirs]
-                assert len(done.undone) == 2
-                assert await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value)) == done
-            done = await desk.carry_out(order(OrderKind.PAUSE, cluster="here"), ANNA)
-            assert done.undone == ()
-
-    asyncio.run(scenario())
+async def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_force(tmp_path: Path) -> None:
+    yards = {"here": Yard(Clock()), "theirs": Yard(Clock(), held_by=THEM), "away": Yard(Clock(), answers=False)}
+    async with contextlib.AsyncExitStack() as stack:
+        lives = {
+            name: await stack.enter_async_context(Life(yard, MortalStore(tmp_path / name), name=name))
+            for name, yard in yards.items()
+        }
+        await lives["here"].driven()
+        await lives["theirs"].until(lambda: lives["theirs"].keeper.known.held_by != "")
+        await lives["away"].until(lambda: lives["away"].keeper.known.idle_why != "")
+        desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
+        theirs = f"not theirs, which {THEM} drives: give the order there"
+        for kind, here, away in (
+            (OrderKind.PAUSE, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
+            (OrderKind.RESUME, "the pause of here, away is lifted", "moves of away are resumed once this"),
+        ):
+            done = await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value))
+            assert done.text.startswith(here)
+            assert [each for each in done.undone if not each.startswith(away)] == [theirs]
+            assert len(done.undone) == 2
+            assert await desk.carry_out(order(kind, cluster=""), Signature("anna", key=kind.value)) == done
+        done = await desk.carry_out(order(OrderKind.PAUSE, cluster="here"), ANNA)
+        assert done.undone == ()
 
 
 def test_conditions_that_a_running_execution_mends_say_so(tmp_path: Path) -> None:
     yard = Yard(Clock())
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         await life.until(lambda: bool(life.published.moves("yard").moves))
         (running,) = life.keeper.proposals
         doing = {each.condition.condition: each.doing for each in life.published.page("yard").conditions}
@@ -328,8 +321,7 @@ def test_a_healthy_move_is_not_under_replicated_anywhere(tmp_path: Path) -> None
     yard = Yard(Clock(), rows=[(1, 2, 3), (1, 2)], brokers=(1, 2), others={0: move})
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         page = life.published.page("yard")
         assert (page.row.under_replicated, page.under_replicated, page.topics[0].under_replicated) == (0, (), 0)
         assert all(each.condition.condition != "under-replicated" for each in page.conditions)
@@ -341,8 +333,7 @@ def test_what_would_happen_is_said_by_the_same_rules_that_decide(tmp_path: Path)
     yard = Yard(Clock())
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         await life.until(lambda: bool(yard.open))
         opened = len(yard.open)
         kept = life.desk.preview(order(OrderKind.PAUSE, *(f"t-{number}" for number in yard.open)), "anna")
@@ -374,8 +365,7 @@ def test_orders_of_other_shells_keep_to_the_kill_switch_and_carry_their_giver(tm
     resume, pause = (Command(kind, given_by="ben (shunter turn)") for kind in (CommandKind.RESUME, CommandKind.PAUSE))
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         gate = yard.gate
         assert gate is not None
         assert [gate.refusal(each) for each in (resume, pause, None)] == ["", "", ""]
@@ -399,8 +389,7 @@ def test_every_order_that_is_offered_is_taken(tmp_path: Path) -> None:
     no_turns = (OrderKind.STOP, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         waiting = next(iter(life.keeper.proposals))
         offered = set(stands(life).orders)
         assert OrderKind.APPROVE in offered
@@ -451,8 +440,7 @@ def test_a_broker_that_is_registered_and_down_counts_as_down_even_without_replic
     yard = Yard(Clock(), fenced=(9,))
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         row = life.published.page("yard").row
         assert row.brokers_down == (9,)
         assert row.situation.severity is ClusterSeverity.WARNING
@@ -465,8 +453,7 @@ def test_the_service_that_drives_knows_its_moves_though_a_look_can_not_read_the_
     yard = Yard(Clock(), brokers=(1, 2, 3))
 
     async def begun(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         assert yard.open
         theirs = len(yard.rows)
         yard.rows.append((1, 3))
@@ -487,8 +474,7 @@ def test_while_the_cluster_can_not_be_observed_no_rate_and_no_end_are_shown(tmp_
     yard = Yard(Clock(), brokers=(1, 2, 3))
 
     async def story(life: Life) -> None:
-        await life.driven()
-        await life.look()
+        await life.first_look()
         known = life.keeper.known
         assert known.execution is not None
         known.execution = replace(known.execution, bytes_per_s=5.0, left_ms=7, low_ms=6, high_ms=8)

@@ -44,102 +44,89 @@ async def looks(life: Life, hours: int = 3) -> None:
 
 
 @pytest.mark.parametrize("kind", [OrderKind.ROLL_BACK, OrderKind.STOP])
-def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lifts_the_hold(
+async def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lifts_the_hold(
     tmp_path: Path, kind: OrderKind
 ) -> None:
-    async def scenario() -> None:
-        yard = Yard(Clock(), rows=[*UNBALANCED])
-        async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
-            drain = await running(life)
-            assert drain.scope == "drain"
-            assert "Nothing of scope drain begins by itself" in life.desk.preview(order(kind), "anna").text, (
-                "it is said before"
-            )
-            done = await life.desk.carry_out(order(kind), ANNA)
-            assert "nothing of scope drain begins by itself until `shunter withdraw hold drain`" in done.text
-            await life.until(lambda: not life.keeper.proposals)
-            await looks(life)
-            assert yard.submitted == [drain.id]
-            (condition,) = life.published.page("yard").conditions
-            word = "rolled back" if kind is OrderKind.ROLL_BACK else "stopped"
-            assert f"held: {word} by anna at 1970-01-01 12:00 UTC" in condition.doing
-        async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
-            await life.driven()
-            await looks(life)
-            assert yard.submitted == [drain.id], "the word outlives the process"
-            assert [each.kind for each in life.keeper.intents] == [IntentKind.HOLD]
-            assert (
-                "hold of drain is withdrawn"
-                in (await life.desk.carry_out(order(OrderKind.WITHDRAW, "hold", "drain"), BEN)).text
-            )
-            await looks(life, 2)
-            assert len(yard.submitted) == 2
-
-    asyncio.run(scenario())
+    yard = Yard(Clock(), rows=[*UNBALANCED])
+    async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
+        drain = await running(life)
+        assert drain.scope == "drain"
+        assert "Nothing of scope drain begins by itself" in life.desk.preview(order(kind), "anna").text, (
+            "it is said before"
+        )
+        done = await life.desk.carry_out(order(kind), ANNA)
+        assert "nothing of scope drain begins by itself until `shunter withdraw hold drain`" in done.text
+        await life.until(lambda: not life.keeper.proposals)
+        await looks(life)
+        assert yard.submitted == [drain.id]
+        (condition,) = life.published.page("yard").conditions
+        word = "rolled back" if kind is OrderKind.ROLL_BACK else "stopped"
+        assert f"held: {word} by anna at 1970-01-01 12:00 UTC" in condition.doing
+    async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
+        await life.driven()
+        await looks(life)
+        assert yard.submitted == [drain.id], "the word outlives the process"
+        assert [each.kind for each in life.keeper.intents] == [IntentKind.HOLD]
+        assert (
+            "hold of drain is withdrawn"
+            in (await life.desk.carry_out(order(OrderKind.WITHDRAW, "hold", "drain"), BEN)).text
+        )
+        await looks(life, 2)
+        assert len(yard.submitted) == 2
 
 
-def test_an_intent_is_taken_back_by_the_rollback_of_its_plan(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        yard = Yard(Clock(), rows=[*UNBALANCED])
-        async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
-            await life.driven()
-            await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
-            drain = await running(life)
-            told = "it withdraws drain of 2, which ben asked for"
-            assert life.desk.preview(order(OrderKind.ROLL_BACK), "anna").text.endswith(f". I{told[1:]}")
-            assert "drain of 2" not in life.desk.preview(order(OrderKind.PAUSE), "anna").text
-            done = await life.desk.carry_out(order(OrderKind.ROLL_BACK), ANNA)
-            assert told in done.text
-            assert life.keeper.intents == (), "nothing is held: a later drain is a word of its own"
-            await life.until(lambda: not life.keeper.proposals)
-            await looks(life)
-            assert yard.submitted[0] == drain.id
-            assert not any(each.startswith("drain") for each in yard.submitted[1:])
-        async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
-            assert life.keeper.intents == ()
-
-    asyncio.run(scenario())
+async def test_an_intent_is_taken_back_by_the_rollback_of_its_plan(tmp_path: Path) -> None:
+    yard = Yard(Clock(), rows=[*UNBALANCED])
+    async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
+        await life.driven()
+        await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
+        drain = await running(life)
+        told = "it withdraws drain of 2, which ben asked for"
+        assert life.desk.preview(order(OrderKind.ROLL_BACK), "anna").text.endswith(f". I{told[1:]}")
+        assert "drain of 2" not in life.desk.preview(order(OrderKind.PAUSE), "anna").text
+        done = await life.desk.carry_out(order(OrderKind.ROLL_BACK), ANNA)
+        assert told in done.text
+        assert life.keeper.intents == (), "nothing is held: a later drain is a word of its own"
+        await life.until(lambda: not life.keeper.proposals)
+        await looks(life)
+        assert yard.submitted[0] == drain.id
+        assert not any(each.startswith("drain") for each in yard.submitted[1:])
+    async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
+        assert life.keeper.intents == ()
 
 
-def test_a_word_against_a_part_holds_the_rest_of_the_scope_once_the_others_are_done(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        yard = Yard(Clock(), rows=[*UNBALANCED])
-        async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
-            await life.driven()
-            await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
-            drain = await running(life)
-            await life.desk.carry_out(order(OrderKind.STOP, f"t-{yard.open[0]}"), ANNA)
-            assert {each.kind for each in life.keeper.intents} == {IntentKind.DRAIN, IntentKind.HOLD}
-            yard.copy()
-            await life.until(lambda: not life.keeper.proposals)
-            await looks(life)
-            assert yard.submitted == [drain.id]
-
-    asyncio.run(scenario())
+async def test_a_word_against_a_part_holds_the_rest_of_the_scope_once_the_others_are_done(tmp_path: Path) -> None:
+    yard = Yard(Clock(), rows=[*UNBALANCED])
+    async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
+        await life.driven()
+        await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
+        drain = await running(life)
+        await life.desk.carry_out(order(OrderKind.STOP, f"t-{yard.open[0]}"), ANNA)
+        assert {each.kind for each in life.keeper.intents} == {IntentKind.DRAIN, IntentKind.HOLD}
+        yard.copy()
+        await life.until(lambda: not life.keeper.proposals)
+        await looks(life)
+        assert yard.submitted == [drain.id]
 
 
-def test_a_rollback_that_the_command_line_gave_to_the_executor_counts_as_well(tmp_path: Path) -> None:
+async def test_a_rollback_that_the_command_line_gave_to_the_executor_counts_as_well(tmp_path: Path) -> None:
     """`shunter rollback` on the same host goes into the journal, past the service."""
-
-    async def scenario() -> None:
-        yard = Yard(Clock(), rows=[*UNBALANCED])
-        async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
-            drain = await running(life)
-            driving = life.keeper.driving
-            assert driving is not None
-            await driving.command(Command(CommandKind.ROLL_BACK, given_by="rollback"))
-            await life.until(lambda: not life.keeper.proposals)
-            await looks(life)
-            assert yard.submitted == [drain.id]
-            (hold,) = life.keeper.intents
-            assert (hold.kind, hold.about, hold.who, hold.comment) == (
-                IntentKind.HOLD, "drain", "rollback", "rolled back",
-            )  # fmt: skip
-            (ended,) = [each for each in life.store.proposals("yard", ended=True) if each.id == drain.id]
-            assert ended.state is ProposalState.TURNED
-            assert "rolled back by rollback" in ended.outcome
-
-    asyncio.run(scenario())
+    yard = Yard(Clock(), rows=[*UNBALANCED])
+    async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
+        drain = await running(life)
+        driving = life.keeper.driving
+        assert driving is not None
+        await driving.command(Command(CommandKind.ROLL_BACK, given_by="rollback"))
+        await life.until(lambda: not life.keeper.proposals)
+        await looks(life)
+        assert yard.submitted == [drain.id]
+        (hold,) = life.keeper.intents
+        assert (hold.kind, hold.about, hold.who, hold.comment) == (
+            IntentKind.HOLD, "drain", "rollback", "rolled back",
+        )  # fmt: skip
+        (ended,) = [each for each in life.store.proposals("yard", ended=True) if each.id == drain.id]
+        assert ended.state is ProposalState.TURNED
+        assert "rolled back by rollback" in ended.outcome
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -176,17 +163,14 @@ def test_killed_at_any_write_no_word_is_lost(tmp_path: Path, *, before: bool) ->
         asyncio.run(scenario(kill_at))
 
 
-def test_a_person_holds_a_scope_by_hand(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        yard = Yard(Clock(), rows=[*UNBALANCED])
-        async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
-            await life.driven()
-            with pytest.raises(OrderRefused, match="'drian' is no scope"):
-                await life.desk.carry_out(order(IntentKind.HOLD, "drian"), ANNA)
-            await life.desk.carry_out(order(IntentKind.HOLD, "drain"), Signature("anna", "incident 12"))
-            await looks(life)
-            assert yard.submitted == []
-            (condition,) = life.published.page("yard").conditions
-            assert "held by anna at 1970-01-01 12:00 UTC (incident 12)" in condition.doing
-
-    asyncio.run(scenario())
+async def test_a_person_holds_a_scope_by_hand(tmp_path: Path) -> None:
+    yard = Yard(Clock(), rows=[*UNBALANCED])
+    async with Life(yard, MortalStore(tmp_path / "s"), DRAINED) as life:
+        await life.driven()
+        with pytest.raises(OrderRefused, match="'drian' is no scope"):
+            await life.desk.carry_out(order(IntentKind.HOLD, "drian"), ANNA)
+        await life.desk.carry_out(order(IntentKind.HOLD, "drain"), Signature("anna", "incident 12"))
+        await looks(life)
+        assert yard.submitted == []
+        (condition,) = life.published.page("yard").conditions
+        assert "held by anna at 1970-01-01 12:00 UTC (incident 12)" in condition.doing

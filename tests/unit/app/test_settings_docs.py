@@ -1,7 +1,5 @@
 """The guide says what the program does: every setting, its default, its flag; every metric."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import NamedTuple

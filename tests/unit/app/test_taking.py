@@ -1,7 +1,5 @@
 """The host's seat comes before the lease: what a command finds there, and what it takes from whoever is there."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Files as editors on Windows leave them: with a byte order mark, some of them as UTF-16."""
 
-from __future__ import annotations
-
 import codecs
 from collections.abc import Callable
 from pathlib import Path

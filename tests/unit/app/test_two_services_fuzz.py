@@ -1,7 +1,5 @@
 """Two services on two hosts, cut off, healed, killed and restarted at random: never two drivers, and no word is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time

@@ -1,7 +1,5 @@
 """A journal as an executor that died leaves it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path

@@ -1,8 +1,7 @@
-"""What an execution says to people: once, with the time, about what it is, and a long name cut where it hurts least."""
-
-from __future__ import annotations
+"""What is said before, during and after an execution: once, about what it is, and cut where it hurts least."""
 
 import io
+import json
 import re
 import socket
 from dataclasses import replace
@@ -13,21 +12,31 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from shunter.app.executor.dry_run import DryRun, PlannedMove, PlannedStep
 from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target
 from shunter.app.executor.throttles import Cleared
 from shunter.cli import main
+from shunter.cli.execution import execute, history
 from shunter.cli.execution.bars import drawn
 from shunter.cli.execution.display import PlainLines, sentence, shortened
 from shunter.cli.execution.execute import show_taken
 from shunter.cli.execution.options import parse_rate
+from shunter.cli.execution.plan import show_sum
 from shunter.cli.execution.throttles import told_loose
+from shunter.core.executor.estimates.eta import Forecast
+from shunter.core.executor.history import Execution, Undoing
 from shunter.core.executor.ready import MoveResult, PlanReply
+from shunter.core.executor.state import Move
 from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
 from shunter.errors import FormatError
-from shunter.model.execution import ThrottleKey
+from shunter.model.execution import ExecutionOptions, MoveOrder, ThrottleKey
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
 from shunter.views.execution import ExecutionView, MoveRow
+
+T0 = TopicPartition("t", 0)
 
 
 @pytest.mark.parametrize(
@@ -247,3 +256,94 @@ def test_a_throttle_that_is_cleared_under_a_running_executor_is_followed_by_its_
         "1 would be deleted, and this would go on without a limit until the executor sets its own, within ten seconds"
     )
     assert told_loose(1, held, driven=True) == f"{told}, if it has one: t-0 to [1, 2]"
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.5, "at least 1 s"), (59.2, "at least 1 min")])
+def test_what_takes_half_a_second_takes_no_zero_seconds(
+    capsys: pytest.CaptureFixture[str], seconds: float, told: str
+) -> None:
+    show_sum(DryRun((), Forecast(24_600_000, seconds, 50_000_000, guessed=True), 0))
+    assert told in capsys.readouterr().out
+
+
+def test_room_that_nobody_knows_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    show_sum(DryRun((), Forecast(1, 1.0, 1, guessed=False), 0, (4,)))
+    assert "! broker 4 does not say how much room its log dirs have" in capsys.readouterr().out
+
+
+def test_what_a_dead_broker_holds_up_is_said_at_the_end_too(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "it can't end without broker 1, which is down and part of its target"
+    moves = tuple(PlannedMove(f"t-{n}", (1, 2), (1,), 1, (), None, held_up=why if n else "") for n in range(3))
+    show_sum(DryRun(moves, Forecast(1, 1.0, 1, guessed=False), 0))
+    told = capsys.readouterr().out
+    assert f"! dead brokers or log dirs hold up 2 moves, t-1, t-2: {why}\n" in told
+
+
+def test_a_rollback_onto_a_dead_broker_and_what_is_not_taken_on_are_said(capsys: pytest.CaptureFixture[str]) -> None:
+    gone = PlannedMove("t-0", (1, 2), (2, 3), 5, (PlannedStep((2, 3), 5, 5, (1,)),), None)
+    refused = PlannedMove("t-1", (), (2, 3), 0, (), "no such topic", taken=False)
+    show_sum(DryRun((gone, refused), Forecast(5, 1.0, 1, guessed=False), 5))
+    told = capsys.readouterr().out
+    assert told.startswith("1 partition (1 more not taken on), 5 B to copy")
+    assert told.endswith("a rollback copies 5 B at the most, and needs broker 1, which is down\n")
+    unsure = PlannedMove("t-0", (1, 2), (2, 3), 5, (PlannedStep((2, 3), 5, 5, doubts=(1,)),), None)
+    show_sum(DryRun((unsure,), Forecast(5, 1.0, 1, guessed=False), 5))
+    why = "and broker 1 may take no replica before a restart, because a log dir there failed"
+    assert capsys.readouterr().out.endswith(f"a rollback copies 5 B at the most, {why}\n")
+
+
+def test_a_topic_that_the_first_execution_makes_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
+    show_sum(DryRun((), Forecast(1, 1.0, 1, guessed=False), 0, makes="__consumer_offsets"))
+    assert "! the cluster makes topic __consumer_offsets" in capsys.readouterr().out
+    show_sum(DryRun((), Forecast(1, 1.0, 1, guessed=False), 0))
+    assert "topic" not in capsys.readouterr().out
+
+
+def test_what_a_cut_leaves_without_a_spare_replica_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    thin = "one replica: what it has is gone with its broker"
+    moves = tuple(PlannedMove(f"t-{n}", (1, 2), (1,), 1, (), None, thin=thin if n else "") for n in range(3))
+    show_sum(DryRun(moves, Forecast(1, 1.0, 1, guessed=False), 0))
+    assert f"! 2 partitions are left with {thin} (t-1, t-2)\n" in capsys.readouterr().out
+
+
+def test_a_cordon_is_said_by_the_dry_run_too(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outsider's find: `drain --cordon --dry-run` said not a word about the cordon."""
+
+    async def shown(*_: object, **__: object) -> bool:
+        return True
+
+    monkeypatch.setattr(execute, "show_dry_run", shown)
+    options = ExecutionOptions(cordons=((3, "*"), (4, "/a"), (5, "")))
+    assert execute.carry_out((), Target("k:9092"), options, execute.Carrying(dry_run=True)) == 0
+    assert capsys.readouterr().err.splitlines() == [
+        (
+            "broker 3 is cordoned first: it gets no new replicas until `shunter undrain 3` or `undo`; `stop` and `rollback`"
+            " end it"
+        ),
+        "broker 4 gets its former cordoned.log.dirs back first: /a",
+        "broker 5 gets its former cordoned.log.dirs back first: none",
+    ]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+@pytest.mark.parametrize("option", ["--yes", "--dry-run"])
+def test_one_amount_is_named(monkeypatch: pytest.MonkeyPatch, option: str, *, as_json: bool) -> None:
+    """An outsider's find: "10.0 MB are copied again", and three lines on "12.0 MB to copy"."""
+    moved = Move(T0, None, (1, 2), (3, 2), Strategy.INCREMENTAL, 10_000_000, (), False, 0, current=(3, 2))
+    moved.copied_bytes = 10_000_000
+
+    async def undoing(*_: object) -> tuple[Execution, Undoing]:
+        past = Execution(1, 0, ["p"], ExecutionOptions(), {T0: moved})
+        return past, Undoing((MoveOrder(T0, (1, 2)),), (), 10_000_000)
+
+    monkeypatch.setattr(history, "undoing", undoing)
+    monkeypatch.setattr(history, "carry_out", lambda *_: 0)
+    done = CliRunner().invoke(main, ["undo", "--bootstrap-server", "k:9092", option, *(["--json"] if as_json else [])])
+    assert done.exit_code == 0, done.output
+    if as_json:
+        assert json.loads(done.stdout).get("copied_bytes") == (10_000_000 if option == "--yes" else None)
+        return
+    assert done.stderr.count("MB") == (option == "--yes")
+    assert ("10.0 MB are copied again, by the sizes of that time" in done.stderr) == (option == "--yes")

@@ -1,10 +1,12 @@
-"""The help: every verb under what people do, and examples that work when they are pasted."""
-
-from __future__ import annotations
+"""The help and its examples, a quick start, and what is refused for lack of an extra or of sense."""
 
 import inspect
+import os
 import re
 import shlex
+import subprocess
+import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +19,8 @@ from shunter.cli.verbs import VERBS
 
 FILES = ("plan.json", "yard.json", "moves.journal", "owners.json")
 """Files that examples name."""
+ROOT = Path(__file__).parents[3]
+HEAVY = ("kafka", "kio", "numpy", "pandas", "pyspark", "pydantic", "rich", "scipy")
 
 
 def found(path: tuple[str, ...]) -> tuple[click.Command, click.Context]:
@@ -107,3 +111,105 @@ def test_what_stands_for_cruise_controls_endpoints_exists(words: str) -> None:
     command, context = found(path)
     # What a table has no room for (which cluster, which plan) may be missing; every flag and value has to be known.
     command.make_parser(context).parse_args(named[len(path) :])
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "told"),
+    [
+        ("pyspark", ["pipeline", "model"], "shunter: pyspark is not installed: pip install 'shunter[pipeline]'\n"),
+        (
+            "pydantic",
+            ["controller", "--zookeeper", "zk:2181", "--broker-id", "9"],
+            "shunter: pydantic is not installed: pip install 'shunter[controller]'\n",
+        ),
+        (
+            "scipy",
+            ["plan", "--from", "yard.json", "--bound", "lp"],
+            "shunter: scipy is not installed: pip install 'scipy'",
+        ),
+    ],
+)
+def test_a_missing_package_is_named_with_the_command_that_brings_it(
+    missing: str, words: list[str], told: str, tmp_path: Path
+) -> None:
+    page = (ROOT / "docs" / "planning.md").read_text(encoding="utf-8")
+    (tmp_path / "yard.json").write_text(page.split("```json\n")[1].split("```")[0], encoding="utf-8")
+    program = (
+        f"import sys; sys.modules[{missing!r}] = None; sys.argv = ['shunter', *{words!r}]\n"
+        "from shunter.cli import main; main(prog_name='shunter')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert told in done.stderr
+
+
+def test_the_wheel_without_extras_has_neither_spark_nor_a_web_server() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert not {"pyspark", "pandas", "pyarrow", "scipy", "fastapi"} & {
+        name.split(">")[0] for name in project["dependencies"]
+    }
+    named = ",".join(
+        sorted(set(project["optional-dependencies"]) - {"all", "msk"}, key=["controller", "service", "pipeline"].index)
+    )
+    assert project["optional-dependencies"]["all"] == [f"shunter[{named}]"]
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "shunter.cli.execution.execute",
+        "shunter.cli.execution.turn",
+        "shunter.cli.execution.look",
+        "shunter.cli.execution.throttles",
+        "shunter.cli.execution.history",
+        "shunter.cli.service.serve",
+    ],
+)
+def test_orders_and_status_start_without_the_client_library(module: str) -> None:
+    told = f"import sys, {module}; print(*sorted(set(sys.modules) & set({HEAVY!r})))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    "setting", [{}, {"_SHUNTER_COMPLETE": "bash_complete", "COMP_WORDS": "shunter s", "COMP_CWORD": "1"}]
+)
+def test_help_and_completion_import_no_verb(setting: dict[str, str]) -> None:
+    """The help of all verbs took a second of processor time: each verb was imported for its first sentence."""
+    program = (
+        "import sys, shunter.cli; sys.argv = ['shunter', '--help']\n"
+        "try:\n    shunter.cli.main(prog_name='shunter')\n"
+        "finally:\n    print(*sorted(name for name in sys.modules if name.startswith('shunter.')), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={**os.environ, **setting}
+    )
+    assert "status" in done.stdout
+    allowed = (
+        "shunter.errors",
+        "shunter.app",
+        "shunter.app.access",
+        "shunter.app.access.private_files",
+        "shunter.app.exit_codes",
+    )
+    imported = [name for name in done.stderr.split() if not name.startswith("shunter.cli") and name not in allowed]
+    assert imported == []
+    assert "shunter.cli.execution" not in done.stderr.split()
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--json"], "--json goes with --check or --observe"),
+        (["--check", "--observe"], "--check and --observe exclude one another"),
+        (["--seconds", "5"], "--seconds and --settle go with --observe"),
+        (["--check", "--settle", "5"], "--seconds and --settle go with --observe"),
+        (["--observe"], "zookeeper: it has to be set"),
+    ],
+)
+def test_options_that_do_not_go_together(options, told):
+    done = CliRunner().invoke(main, ["controller", *options])
+    assert done.exit_code == 2
+    assert told in done.output

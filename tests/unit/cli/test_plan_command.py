@@ -1,7 +1,5 @@
 """`shunter plan`, from the outside."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Where an option's value comes from: command line over environment over file over default, in one precedence."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

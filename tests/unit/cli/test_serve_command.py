@@ -1,7 +1,5 @@
 """`shunter serve`: what it refuses, and what it says of clusters that do not answer. Real clusters: tests/real."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

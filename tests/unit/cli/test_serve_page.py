@@ -1,7 +1,5 @@
 """`shunter serve run --listen`: the page of a service that really runs, though its cluster does not answer."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Verbs that speak to a service: which one is meant, what is sent, and what is refused before anybody is asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """`shunter steps`, from the outside."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`shunter submit`, and orders for moves that no journal has, of a cluster that a fake shows."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Collection, Coroutine, Mapping

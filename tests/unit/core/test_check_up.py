@@ -1,7 +1,5 @@
 """What a check-up comes to: each thing that is wrong has a finding with a way out, and all that is well says so."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What `shunter controller --check` makes of what it found: each finding names the value, the rule and the way out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Elections, as Apache 3.9 holds them."""
 
-from __future__ import annotations
-
 from shunter.core.election import (
     NewLeadership,
     elect_first,

@@ -1,7 +1,5 @@
 """KIP-599: whose quota holds, how a bucket fills, and what is refused by it. Figures are those of the KIP's own tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.mutation_quotas import (

@@ -1,7 +1,5 @@
 """Deciding beside Apache's controller: what the machine is told, what is compared, and what is no difference."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

@@ -1,7 +1,5 @@
 """Why a topic that a driver needs takes no write, and what ends that."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.own_topics import shortage

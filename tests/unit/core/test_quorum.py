@@ -1,7 +1,5 @@
 """How the metadata quorum stands, in a sentence: who is missing, who is behind, and what one more loss means."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.check_up import diagnose

@@ -4,8 +4,6 @@ The world is told nothing about steps: brokers die and return, followers catch u
 controller elects. Then everything heals, and the move must end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations

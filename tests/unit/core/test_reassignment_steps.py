@@ -1,7 +1,5 @@
 """Steps, floor and waiting, case by case."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.reassignment import Situation, Step, Waiting, WaitReason, describe_waiting, next_step, plan_on_paper

@@ -1,7 +1,5 @@
 """Which settings a throttle needs, and what is given back."""
 
-from __future__ import annotations
-
 from shunter.core.throttles import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

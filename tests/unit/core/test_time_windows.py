@@ -1,7 +1,5 @@
 """Windows of the day: half open, past midnight or not, and empty where they begin when they end."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.time_windows import is_within

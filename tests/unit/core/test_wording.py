@@ -1,7 +1,5 @@
 """Figures as people read them."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.wording import counted, named, told_bytes, told_rate

@@ -1,7 +1,5 @@
 """A fake broker on a loopback socket: it decodes control requests with kio and answers them in order."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import struct

@@ -1,7 +1,5 @@
 """A server with a state that tests fill, a core that answers events, and a client that sends raw frames."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

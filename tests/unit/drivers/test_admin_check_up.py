@@ -1,7 +1,5 @@
 """A check-up reads a cluster part by part: a part that is not answered is named, and does not hide the others."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection

@@ -1,7 +1,5 @@
 """The audit log: administrative requests over real sockets, and their log lines."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import orjson

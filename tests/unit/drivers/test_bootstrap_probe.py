@@ -1,7 +1,5 @@
 """The error about a bootstrap server comes within seconds, and names what answers there."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

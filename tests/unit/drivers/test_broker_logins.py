@@ -1,7 +1,5 @@
 """Logins to brokers: by a token that all connections share, and again before a session ends."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import asynccontextmanager
 

@@ -1,7 +1,5 @@
 """The certificate of a listener: what is found at the start, which renewed ones are taken, and what a peer's alert tells."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import socket

@@ -1,7 +1,5 @@
 """Connections to brokers that stop answering: proxies that drop bytes, addresses that do not answer, errors."""
 
-from __future__ import annotations
-
 import asyncio
 import ctypes
 import socket

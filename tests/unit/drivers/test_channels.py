@@ -1,11 +1,10 @@
 """Channels to fake brokers: order, repeats after a lost connection, bounces, slow brokers, memory."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from types import SimpleNamespace
 from uuid import UUID
 
 import pytest
@@ -25,8 +24,12 @@ from shunter.core.controller.ready import (
 )
 from shunter.drivers.brokers import channels as channels_module
 from shunter.drivers.brokers import release as broker_release
+from shunter.drivers.brokers.backlog import Backlog, QueuedRequest
 from shunter.drivers.brokers.channels import Channels
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
+
+LEAD = SendLeaderAndIsr(1, 1, 5, 9, (), (), frozenset())
+UPDATE = SendUpdateMetadata(2, (1,), 5, 9, (), (), {})
 
 
 def state(epoch=0, leader=1, replicas=(1, 2, 3)):
@@ -446,3 +449,36 @@ async def test_what_closed_channels_sent_is_freed_at_once():
         assert slices_of("sent last") == []
     finally:
         gc.enable()
+
+
+def stop(*, delete):
+    return SendStopReplica(3, 1, 5, 9, (StopPartition(TopicPartition("t", 0), 4, delete),))
+
+
+def backlog(*requests):
+    made = Backlog(64, lambda bodies: bodies[-1])
+    for request in requests:
+        made.append(QueuedRequest(SimpleNamespace(request=request), (request.request_id,), 0.0))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("ahead", "request_", "may"),
+    [
+        ((LEAD,), stop(delete=True), False),
+        ((LEAD, UPDATE), stop(delete=True), False),
+        ((UPDATE,), stop(delete=True), True),
+        ((), stop(delete=True), True),
+        ((LEAD,), stop(delete=False), True),
+        ((stop(delete=True),), LEAD, True),
+    ],
+)
+def test_a_deletion_waits_for_the_answer_to_what_could_make_its_replica_anew(ahead, request_, may):
+    """If both are sent again after a lost connection, the deleted replica would be made again (seed 90000561)."""
+    queued = backlog(*ahead, request_)
+    flying = [queued.take() for _ in ahead]
+    assert queued.may_send(flying) is may
+
+
+def test_nothing_may_be_sent_where_nothing_waits():
+    assert not backlog().may_send(())

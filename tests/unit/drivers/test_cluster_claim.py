@@ -1,7 +1,5 @@
 """The claim in the cluster: which executor has it, is refused or may take it, and when a claim is lost."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -4,8 +4,6 @@ An entry of the deletion queue has only a name: still, a deleted topic and a new
 And the next term does not use what was read in the term before.
 """
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

@@ -1,7 +1,5 @@
 """A controller writes down what brought it down, and the next controller sets that aside; with a fake ZooKeeper."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.core.controller.events import TopicDeletionsSubmitted

@@ -1,7 +1,5 @@
 """`/feature` on the simulation's ZooKeeper: created, corrected, changed, and left alone if it can't be read."""
 
-from __future__ import annotations
-
 import pytest
 from test_controller_seat import Place
 

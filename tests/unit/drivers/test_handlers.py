@@ -1,7 +1,6 @@
 """The answers of each family of APIs, in the client's version."""
 
-from __future__ import annotations
-
+from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from uuid import UUID
 
@@ -10,6 +9,7 @@ from fake_broker import encoded
 from kio.index import load_response_schema
 from rpc_world import OUR_ID, partition, rpc_world, topic
 
+from lab.simulation.runs import run_seed
 from shunter.core.controller.events import (
     AlterPartitionReceived,
     ControlledShutdownRequested,
@@ -72,10 +72,16 @@ async def cluster(w):
     w.state.offline_replicas[TopicPartition("t", 0)] = frozenset({3})
 
 
-@pytest.mark.parametrize("version", range(13))
-async def test_metadata_of_everything(version):
+@asynccontextmanager
+async def rpc_cluster():
     async with rpc_world() as w:
         await cluster(w)
+        yield w
+
+
+@pytest.mark.parametrize("version", range(13))
+async def test_metadata_of_everything(version):
+    async with rpc_cluster() as w:
         message = await w.ask(3, version, topics=() if version == 0 else None)
         assert [(one.node_id, one.host, one.port) for one in message.brokers] == [
             (1, "host-1", 9010),
@@ -106,16 +112,14 @@ async def test_metadata_of_everything(version):
 
 
 async def test_metadata_advertises_the_listener_on_which_the_client_came():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         message = await w.ask(3, 12, listener=1, topics=())
         assert [one.host for one in message.brokers] == ["internal-1", "internal-2", "internal-3", "127.0.0.1"]
         assert message.brokers[-1].port == w.listeners[1].port
 
 
 async def test_a_leader_that_is_not_on_the_clients_listener():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.state.brokers[1] = w.state.brokers[1]._replace(endpoints=w.state.brokers[1].endpoints[1:])
         first = (await w.ask(3, 12, topics=[{"name": "t"}])).topics[0].partitions[0]
         assert (int(first.error_code), first.leader_id) == (72, -1)
@@ -124,8 +128,7 @@ async def test_a_leader_that_is_not_on_the_clients_listener():
 
 
 async def test_metadata_by_name_and_by_id():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         asked = [{"name": name, "topic_id": None} for name in ("t", "nothing", "a/b", "going")]
         message = await w.ask(3, 12, topics=asked, allow_auto_topic_creation=False)
         assert {one.name: int(one.error_code) for one in message.topics} == {
@@ -144,8 +147,7 @@ async def test_metadata_by_name_and_by_id():
 
 async def test_a_request_that_has_an_id_asks_by_ids_alone():
     """Java's client describes topics by id like this, with an empty name beside each id."""
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         asked = [{"name": "", "topic_id": id_} for id_ in (UUID(int=1), UNKNOWN)] + [{"name": "t", "topic_id": None}]
         message = await w.ask(3, 12, topics=asked, allow_auto_topic_creation=True)
         assert [(one.name, one.topic_id, int(one.error_code)) for one in message.topics] == [
@@ -164,8 +166,7 @@ async def test_metadata_of_a_standby_names_no_controller():
 
 @pytest.mark.parametrize("version", [8, 9, 10, 12])
 async def test_authorized_operations_only_when_asked_for(version):
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         silent = await w.ask(3, version, topics=[{"name": "t"}], allow_auto_topic_creation=False)
         assert silent.topics[0].topic_authorized_operations == -(2**31)
         asked = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": True}
@@ -177,8 +178,7 @@ async def test_authorized_operations_only_when_asked_for(version):
 
 @pytest.mark.parametrize("version", [0, 1])
 async def test_describe_cluster(version):
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         message = await w.ask(60, version, endpoint_type=1)
         assert (message.cluster_id, message.controller_id, int(message.error_code)) == ("cluster", OUR_ID, 0)
         assert [(one.broker_id, one.port) for one in message.brokers][:2] == [(1, 9010), (2, 9020)]
@@ -229,8 +229,7 @@ def test_a_listed_move_is_told_towards_its_end(assignment, reassignment, expecte
 
 async def test_a_reassignment_that_is_not_taken_in_time_is_answered_so():
     """KIP-455: 'REQUEST_TIMED_OUT: if the request timed out.'; 'The time in ms to wait for the request to complete.'"""
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         moved = (AlteredTopic("t", (AlteredPartition(0, (1, 2)),)),)
         answer = decode_alter_response(await raw(w, 45, encode_alter_request(AlterReassignmentsRequest(moved, 30))))
         assert answer.error is ErrorCode.REQUEST_TIMED_OUT
@@ -242,8 +241,7 @@ async def test_a_node_that_is_not_the_controller_answers_both_requests_so():
     """KIP-455: 'NOT_CONTROLLER: if the node we sent the request to was not the controller.'; 'If the top-level error code
     is set, no responses will be provided.'
     """
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.state.reassignments[TopicPartition("t", 0)] = move((1, 2, 3), (1, 2, 5))
         w.state.active = False
         moved = (AlteredTopic("t", (AlteredPartition(0, (1, 2)),)),)
@@ -263,8 +261,7 @@ async def raw(w, api_key, body):
 
 
 async def test_listing_reassignments_of_all_of_some_and_of_nothing():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         for number in (0, 1):
             w.state.reassignments[TopicPartition("t", number)] = move((1, 2, 3), (1, 2, 5))
         listed = decode_list_response(await raw(w, 46, encode_list_request(ListReassignmentsRequest(None))))
@@ -279,8 +276,7 @@ async def test_listing_reassignments_of_all_of_some_and_of_nothing():
 
 
 async def test_a_move_whose_deletions_alone_are_outstanding_is_not_listed():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.state.reassignments[TopicPartition("t", 0)] = move((1, 2, 3), (1, 2, 5), Phase.DROPPING)
         w.state.reassignments[TopicPartition("t", 1)] = move((1, 2, 3), (1, 2, 5))
         for asked in (None, (("t", (0, 1)),)):
@@ -531,8 +527,7 @@ async def test_a_standby_creates_nothing():
 
 @pytest.mark.parametrize("version", [1, 5, 6])
 async def test_deleting_topics(version):
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.core.answers[TopicDeletionsSubmitted] = lambda event: TopicResultsReply(
             ErrorCode.NONE,
             tuple(
@@ -556,8 +551,7 @@ async def test_deleting_topics(version):
 @pytest.mark.parametrize("version", [1, 3, 6])
 async def test_where_deletion_is_disabled_every_topic_gets_that_for_an_answer(version):
     """Clients below version 3 do not know the code: Apache gives them INVALID_REQUEST."""
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.core.answers[TopicDeletionsSubmitted] = lambda event: TopicResultsReply(
             ErrorCode.NONE, tuple(TopicResult(name, ErrorCode.TOPIC_DELETION_DISABLED) for name in event.names)
         )
@@ -569,8 +563,7 @@ async def test_where_deletion_is_disabled_every_topic_gets_that_for_an_answer(ve
 
 
 async def test_a_deletion_without_name_and_id_is_refused_in_words_that_say_so():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.core.answers[TopicDeletionsSubmitted] = lambda event: TopicResultsReply(
             ErrorCode.NONE, tuple(TopicResult(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for name in event.names)
         )
@@ -581,8 +574,7 @@ async def test_a_deletion_without_name_and_id_is_refused_in_words_that_say_so():
 
 
 async def test_a_deletion_by_name_and_id_at_once_is_refused():
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         message = await w.ask(20, 6, topics=[{"name": "t", "topic_id": UUID(int=1)}], timeout=1000)
         (result,) = message.responses
         assert int(result.error_code) == ErrorCode.INVALID_REQUEST
@@ -609,8 +601,7 @@ async def test_creating_partitions(version):
 
 @pytest.mark.parametrize("version", range(4))
 async def test_alter_partition(version):
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.core.answers[AlterPartitionReceived] = lambda event: AlterPartitionReply(
             ErrorCode.NONE,
             (
@@ -653,8 +644,7 @@ async def test_an_ineligible_replica_is_called_so_by_the_versions_that_know_it(v
         waited.append(seconds)
 
     monkeypatch.setattr(brokers, "asyncio", SimpleNamespace(sleep=wait))
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         refused = (TopicPartition("t", 0), ErrorCode.INELIGIBLE_REPLICA)
         w.core.answers[AlterPartitionReceived] = lambda event: AlterPartitionReply(ErrorCode.NONE, (refused,))
         proposal = {"partition_index": 0, "leader_epoch": 3, "partition_epoch": 6, "leader_recovery_state": 0}
@@ -674,8 +664,7 @@ async def test_a_leader_asks_again_for_what_can_not_be_read(monkeypatch):
         waited.append(seconds)
 
     monkeypatch.setattr(brokers, "asyncio", SimpleNamespace(sleep=wait))
-    async with rpc_world() as w:
-        await cluster(w)
+    async with rpc_cluster() as w:
         w.state.left_out = LeftOut(topics=frozenset({"u"}))
         w.core.answers[AlterPartitionReceived] = lambda event: AlterPartitionReply(ErrorCode.NONE, ())
         proposal = {"partition_index": 0, "leader_epoch": 3, "partition_epoch": 6, "new_isr_with_epochs": []}
@@ -733,3 +722,10 @@ def test_a_message_is_filled_alike_for_all_versions():
         assert encoded(filled(schema, {**values, "error_code": 15, "error_message": "no"}))
     with pytest.raises(KeyError, match="host"):
         filled(load_response_schema(10, 3), {"node_id": 1, "port": 1})
+
+
+@pytest.mark.parametrize("seed", [1, 15])
+def test_handlers_serve_the_clients_of_a_simulated_world(seed):
+    outcome = run_seed(seed)
+    assert outcome.violation is None
+    assert outcome.coverage.counts["operation", "odd_creation"] + outcome.coverage.counts["operation", "odd_growth"]

@@ -1,7 +1,5 @@
 """A snapshot has only brokers that can hold replicas. It is taken from brokers that answer."""
 
-from __future__ import annotations
-
 import pytest
 from kafka import TopicPartition
 from kafka import errors as kafka_errors

@@ -1,7 +1,5 @@
 """The SQLite journal: durable in order, one executor at a time, torn and damaged files, older versions."""
 
-from __future__ import annotations
-
 import os
 import random
 import resource

@@ -1,7 +1,5 @@
 """TLS and logins on a real listener, without a cluster: cases that need time or foreign certificates."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime as dt

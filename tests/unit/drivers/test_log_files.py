@@ -1,7 +1,5 @@
 """Log files: rotated and bounded; a failure to write does not stop the controller."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

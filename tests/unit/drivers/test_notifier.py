@@ -1,6 +1,4 @@
-"""Notifications: the forms of the receivers, and that no receiver blocks the service."""
-
-from __future__ import annotations
+"""Notifications: requests over HTTP, the forms of the receivers, and that no receiver blocks the service."""
 
 import asyncio
 import hashlib
@@ -8,21 +6,99 @@ import hmac
 import json
 import sys
 import threading
+import traceback
 from collections.abc import Iterator
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shunter.app.service.notifying import MOST_WAITING, Notifications
+from shunter.drivers.host.http_client import HttpRequest, ask_http, is_http_url
 from shunter.drivers.service.notifier import message, notify
-from shunter.errors import DriverError
+from shunter.errors import DriverError, FormatError
 from shunter.model.service import HistoryEvent, Notifier, NotifierKind
 from shunter.views.service import NotifierFigures
 
+SECRET = "planted"
 EVENT = HistoryEvent(4, "prod", 1_000, "condition", "broker 1 is dead", "broker-dead broker 1", "", "", None)
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with method, target and body of the request; a target with `garbage` gets no HTTP."""
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        if "garbage" in self.path:
+            self.wfile.write(f"{SECRET}\r\n\r\n".encode())
+            return
+        self.send_response(302)
+        self.send_header("Location", "/elsewhere")
+        self.end_headers()
+        self.wfile.write(f"{self.command} {self.path} {body.decode()}".encode())
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    serving = ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+    thread = threading.Thread(target=serving.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    yield f"http://127.0.0.1:{serving.server_port}"
+    serving.shutdown()
+    thread.join()
+    serving.server_close()
+
+
+def test_the_target_is_that_of_the_request_or_of_the_url_and_no_redirection_is_followed(server: str) -> None:
+    assert ask_http("here", f"{server}/a?b=1", HttpRequest(), within_s=10) == (302, b"GET /a?b=1 ")
+    asked = HttpRequest("POST", "/c", b"body")
+    assert ask_http("here", f"{server}/a?b=1", asked, within_s=10) == (302, b"POST /c body")
+    assert ask_http("here", server, HttpRequest(), within_s=10, most_bytes=5) == (302, b"GET /")
+
+
+def test_an_error_says_what_is_wrong_and_no_secret(server: str, free_port: int) -> None:
+    with pytest.raises(DriverError, match=r"^here: ConnectionRefusedError: .*refused") as refused:
+        ask_http("here", f"http://me:{SECRET}@127.0.0.1:{free_port}/", HttpRequest(), within_s=10)
+    assert refused.value.retriable
+    with pytest.raises(DriverError, match=r"^here: BadStatusLine$") as unread:
+        ask_http("here", f"{server}/garbage", HttpRequest(), within_s=10)
+    assert unread.value.retriable
+    with pytest.raises(DriverError, match=r"^here: ValueError$") as never_sent:
+        ask_http("here", server, HttpRequest(headers={"Authorization": f"{SECRET}\n"}), within_s=10)
+    assert not never_sent.value.retriable
+    for each in (refused, unread, never_sent):
+        assert SECRET not in "".join(traceback.format_exception(each.value))
+
+
+def test_a_ca_file_that_can_t_be_used_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"none\.pem: can't be used as certificates"):
+        ask_http("here", "https://127.0.0.1:1", HttpRequest(), within_s=1, ca_file=tmp_path / "none.pem")
+
+
+@pytest.mark.parametrize(
+    ("url", "is_one"),
+    [
+        ("http://h", True),
+        ("https://h:443/x?y", True),
+        ("http://[::1]:80", True),
+        ("h:80", False),
+        ("ftp://h", False),
+        ("http:///x", False),
+        ("http://h:0", False),
+        ("http://h:99999", False),
+        ("http://[::1", False),
+    ],
+)
+def test_a_url_that_can_be_asked(url: str, is_one: bool) -> None:
+    assert is_http_url(url) is is_one
 
 
 class Receiver:
@@ -122,21 +198,18 @@ def test_a_path_with_other_letters_gets_there_and_no_password_is_told(receiver: 
     assert "planted" not in str(failed.value)
 
 
-def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
-    async def scenario() -> None:
-        told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], 0.001, 0.001)
-        sending = asyncio.create_task(told.run(unkept))
-        for _ in range(2):
-            before = told.figures[0].failed
-            told.tell(EVENT)
-            async with asyncio.timeout(60):
-                while told.figures[0].failed == before:  # noqa: ASYNC110 - turns of the loop
-                    await asyncio.sleep(0)
-            assert not sending.done()
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-
-    asyncio.run(scenario())
+async def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
+    told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], 0.001, 0.001)
+    sending = asyncio.create_task(told.run(unkept))
+    for _ in range(2):
+        before = told.figures[0].failed
+        told.tell(EVENT)
+        async with asyncio.timeout(60):
+            while told.figures[0].failed == before:  # noqa: ASYNC110 - turns of the loop
+                await asyncio.sleep(0)
+        assert not sending.done()
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def test_a_command_hears_of_an_event_of_any_length(tmp_path: Path) -> None:
@@ -156,24 +229,21 @@ def test_a_command_hears_of_it(tmp_path: Path) -> None:
         notify(Notifier(NotifierKind.COMMAND, command=("/nowhere",)), [EVENT], 0)
 
 
-def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiver) -> None:
-    async def scenario() -> None:
-        dead = Notifier(NotifierKind.SLACK, "http://127.0.0.1:1/")
-        told = Notifications([dead, Notifier(NotifierKind.WEBHOOK, receiver.url)], again_s=0.001)
-        for _ in range(MOST_WAITING + 5):
-            told.tell(EVENT)
-        told.tell(HistoryEvent(9, "prod", 1, "approve", "not asked for"))
-        sending = asyncio.create_task(told.run(unkept))
-        async with asyncio.timeout(60):
-            while not receiver.got or not told.figures[0].trouble:  # noqa: ASYNC110 - turns of the loop
-                await asyncio.sleep(0)
-        assert receiver.got[0]["left_out"] == 5
-        assert "refused" in told.figures[0].trouble
-        assert [each.left_out for each in told.figures] == [5, 5]
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-
-    asyncio.run(scenario())
+async def test_a_receiver_that_is_not_there_keeps_nobody_else_waiting(receiver: Receiver) -> None:
+    dead = Notifier(NotifierKind.SLACK, "http://127.0.0.1:1/")
+    told = Notifications([dead, Notifier(NotifierKind.WEBHOOK, receiver.url)], again_s=0.001)
+    for _ in range(MOST_WAITING + 5):
+        told.tell(EVENT)
+    told.tell(HistoryEvent(9, "prod", 1, "approve", "not asked for"))
+    sending = asyncio.create_task(told.run(unkept))
+    async with asyncio.timeout(60):
+        while not receiver.got or not told.figures[0].trouble:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
+    assert receiver.got[0]["left_out"] == 5
+    assert "refused" in told.figures[0].trouble
+    assert [each.left_out for each in told.figures] == [5, 5]
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def over(broker: int) -> HistoryEvent:
@@ -210,30 +280,27 @@ def test_headers_and_a_signature_that_a_receiver_can_check(receiver: Receiver) -
     assert "between us" not in repr(signed)
 
 
-def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(receiver: Receiver) -> None:
-    async def scenario() -> None:
-        told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url, digest_minutes=1)], minute_s=3_600)
-        sending = asyncio.create_task(told.run(unkept))
+async def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(receiver: Receiver) -> None:
+    told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url, digest_minutes=1)], minute_s=3_600)
+    sending = asyncio.create_task(told.run(unkept))
 
-        async def got(messages: int) -> None:
-            async with asyncio.timeout(60):
-                while len(receiver.got) < messages or told.figures[0].sent < messages:  # noqa: ASYNC110 - turns
-                    await asyncio.sleep(0)
+    async def got(messages: int) -> None:
+        async with asyncio.timeout(60):
+            while len(receiver.got) < messages or told.figures[0].sent < messages:  # noqa: ASYNC110 - turns
+                await asyncio.sleep(0)
 
-        told.tell(band(1))
-        await got(1)
-        for broker in range(2, 200):
-            told.tell(band(broker))
-        for _ in range(50):
-            await asyncio.sleep(0)
-        assert len(receiver.got) == 1, "they are collected"
-        told.tell(replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject=""))
-        await got(2)
-        assert len(receiver.got[1]["events"]) == 199
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-
-    asyncio.run(scenario())
+    told.tell(band(1))
+    await got(1)
+    for broker in range(2, 200):
+        told.tell(band(broker))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(receiver.got) == 1, "they are collected"
+    told.tell(replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject=""))
+    await got(2)
+    assert len(receiver.got[1]["events"]) == 199
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
 
 
 def test_receivers_that_fail_are_an_event_for_the_others(receiver: Receiver) -> None:

@@ -1,7 +1,5 @@
 """Orders that come through the journal: carried out while a shell waits for the answer, refused afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing

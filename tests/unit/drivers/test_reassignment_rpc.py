@@ -1,7 +1,5 @@
 """RPC 45 and 46 over a short connection: every failure is a DriverError, as callers were promised."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import threading

@@ -1,7 +1,5 @@
 """Requests that any node may answer are relayed to a live broker; this node answers its part of a mixed request."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,21 +1,35 @@
-"""Refusals on a plaintext listener, by networks and by ACLs; tests of a secured cluster are in tests/real."""
+"""Refusals on a listener, by logins, networks and ACLs; tests of a secured cluster are in tests/real."""
 
+import runpy
+from contextlib import asynccontextmanager
 from ipaddress import ip_network
+from pathlib import Path
 from uuid import UUID
 
-from rpc_world import partition, rpc_world, topic
+import pytest
+from rpc_world import RpcWorld, partition, rpc_world, topic
 
-from shunter.core.authorizer import AclAuthorizer, NetworkAuthorizer
+from shunter.core.authorizer import AclAuthorizer, NetworkAuthorizer, Requester
 from shunter.core.controller.events import ProducerIdsRequested
 from shunter.core.controller.ready import ProducerIdsReply
-from shunter.drivers.listener.gate import kafkas_address
+from shunter.drivers.brokers.relay import PASSED_ON
+from shunter.drivers.listener.connection import OF_LOGINS
+from shunter.drivers.listener.gate import ListenerGate, kafkas_address
+from shunter.drivers.listener.handlers.dispatch import HANDLERS
+from shunter.drivers.listener.server import RpcServer, parse_listener
+from shunter.drivers.listener.visible_topics import REQUESTERS, VisibleTopics
 from shunter.errors import ErrorCode
-from shunter.model.security.acl import Acl, Operation, Permission, ResourcePattern, ResourceType
-from shunter.model.security.principal import ANONYMOUS
+from shunter.model.security.acl import Acl, AclResource, Operation, Permission, ResourcePattern, ResourceType
+from shunter.model.security.listeners import ListenerSecurity, SaslSettings, Secret, SecurityProtocol
+from shunter.model.security.principal import ANONYMOUS, Principal
+from shunter.wire.framing import request_frame_head
 
 CLUSTER_FAILED, TOPIC_FAILED = 31, 29
 ELSEWHERE = (ip_network("10.0.0.0/8"),)
 HERE = (ip_network("127.0.0.0/8"),)
+TABLE = runpy.run_path(str(Path(__file__).parents[3] / "scripts" / "document-rights"))
+EVERY = sorted(HANDLERS.keys() | PASSED_ON.keys())
+PLAIN = ListenerSecurity(SecurityProtocol.SASL_PLAINTEXT, sasl=SaslSettings(("PLAIN",), {"ann": Secret("a")}))
 
 
 def with_acls(*acls):
@@ -115,3 +129,89 @@ def test_addresses_are_written_as_permissions_name_them():
     assert kafkas_address("::1") == "0:0:0:0:0:0:0:1"
     assert kafkas_address("fe80::a1%eth0") == "fe80:0:0:0:0:0:0:a1"
     assert kafkas_address("10.0.0.1") == "10.0.0.1"
+
+
+@asynccontextmanager
+async def login_world():
+    world = RpcWorld()
+    world.server = RpcServer(world.node, None, gate_of=lambda name: ListenerGate(name, PLAIN))
+    world.listeners = await world.server.listen([parse_listener("PEOPLE://127.0.0.1:0")])
+    try:
+        yield world
+    finally:
+        await world.close()
+
+
+async def test_before_a_login_only_what_belongs_to_it_is_answered():
+    async with login_world() as w:
+        for api_key in EVERY:
+            if api_key in OF_LOGINS:
+                continue
+            client = await w.client()
+            client.writer.write(request_frame_head(api_key, 0, 1, "x", 4) + bytes(4))
+            assert await client.closed(), api_key
+        asked = await w.client()
+        assert (await asked.ask(18, 0)).api_keys
+        assert (await asked.ask(17, 1, mechanism="PLAIN")).error_code == 0
+        assert (await asked.ask(36, 2, auth_bytes=b"\0ann\0a")).error_code == 0
+        assert w.core.events == [], "nobody was heard"
+
+
+NOWHERE = NetworkAuthorizer((ip_network("10.9.0.0/16"),), (ip_network("10.9.0.0/16"),))
+ASKED = {
+    7: (3, {"broker_id": 1, "broker_epoch": 1}),
+    43: (2, {"election_type": 0, "topic_partitions": None, "timeout": 1_000}),
+    45: (0, {"timeout": 1_000, "topics": ()}),
+    51: (0, {"deletions": [{"name": "carl", "mechanism": 1}], "upsertions": ()}),
+    56: (3, {"broker_id": 1, "broker_epoch": 1, "topics": ()}),
+    57: (1, {"timeout": 1_000, "feature_updates": (), "validate_only": True}),
+    67: (0, {"broker_id": 1, "broker_epoch": 1}),
+}
+
+
+@pytest.mark.parametrize("api_key", sorted(ASKED))
+async def test_in_plain_text_networks_judge_whoever_acts_or_administers(api_key):
+    version, values = ASKED[api_key]
+    assert "networks" in TABLE["in_plain_text"](api_key)
+    async with rpc_world(authorizer=NOWHERE) as w:
+        answer = await w.ask(api_key, version, **values)
+        assert "error_code=<ErrorCode.cluster_authorization_failed" in repr(answer), answer
+        assert w.core.events == []
+        assert (await w.ask(60, 0, include_cluster_authorized_operations=False)).error_code == 0, "to look is free"
+
+
+class Counting(AclAuthorizer):
+    """Counts how often it is asked about each requester."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: dict[Requester, int] = {}
+
+    def allows(self, requester: Requester, operation: Operation, resource: AclResource) -> bool:
+        self.asked[requester] = self.asked.get(requester, 0) + 1
+        return super().allows(requester, operation, resource)
+
+
+def requester(number: int) -> Requester:
+    return Requester(Principal("User", str(number)), "10.0.0.1")
+
+
+async def test_a_requester_that_asks_often_is_not_dropped_for_new_ones() -> None:
+    authorizer = Counting()
+    visible = VisibleTopics(authorizer)
+    often = requester(0)
+    for number in range(1, 3 * REQUESTERS):
+        assert await visible.among(["t"], often) == []
+        await visible.among(["t"], requester(number))
+    assert authorizer.asked[often] == 1
+    await visible.among(["t"], requester(1))
+    assert authorizer.asked[requester(1)] == 2, "who asked longest ago was dropped"
+
+
+async def test_changed_permissions_are_asked_for_again() -> None:
+    authorizer = Counting()
+    visible = VisibleTopics(authorizer)
+    assert await visible.among(["t", "u"], requester(0)) == []
+    allowed = Acl(Principal("User", "0"), "*", Operation.DESCRIBE, Permission.ALLOW)
+    authorizer.replace({ResourcePattern(ResourceType.TOPIC, "u", False): [allowed]})
+    assert await visible.among(["t", "u"], requester(0)) == ["u"]

@@ -1,7 +1,5 @@
 """Room for brokers: however many clients connect, and whatever they do, a broker is let in, read and answered."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import resource

@@ -1,7 +1,5 @@
 """The listener: frames, limits, order, versions; and kafka-python as an independent client."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import struct

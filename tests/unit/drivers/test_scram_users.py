@@ -1,7 +1,5 @@
 """Logins by SCRAM while ZooKeeper answers, and while it is silent."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

@@ -1,7 +1,5 @@
 """A ZooKeeper that refuses: no busy loop, no `/controller` held without acting, no watch that stays unarmed."""
 
-from __future__ import annotations
-
 import asyncio
 from uuid import UUID
 

@@ -1,7 +1,5 @@
 """The service's store: a damaged file is refused, one service per folder, a batch is written as a whole or not."""
 
-from __future__ import annotations
-
 import sqlite3
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The ZooKeeper is the simulation's.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from functools import partial

@@ -1,7 +1,5 @@
 """Records become operations; afterwards the znodes show whether the operations were carried out."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import pytest

@@ -1,7 +1,5 @@
 """Delegation tokens on the simulation's ZooKeeper: expired ones are deleted, and that is announced to brokers."""
 
-from __future__ import annotations
-
 import json
 import logging
 

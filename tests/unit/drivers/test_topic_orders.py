@@ -1,7 +1,5 @@
 """Orders and answers in the journal's topic: withdrawn by any shell, and deleted when nobody waits for them any more."""
 
-from __future__ import annotations
-
 import pytest
 from kafka import errors as kafka_errors
 

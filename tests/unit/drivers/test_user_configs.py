@@ -1,7 +1,5 @@
 """SCRAM credentials on the simulation's ZooKeeper: writes, announcements, and other processes' writes meanwhile."""
 
-from __future__ import annotations
-
 import pytest
 from test_controller_seat import Place
 

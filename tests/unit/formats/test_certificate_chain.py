@@ -1,9 +1,4 @@
-"""Which certificates Java's peers accept: each fault names the value, the rule and the way out.
-
-`tests/real/test_security_beside_java.py` asks Kafka's own code about the same cases.
-"""
-
-from __future__ import annotations
+"""Which certificates Java's peers accept, and how a subject becomes a principal; tests/real asks Kafka about both."""
 
 import datetime as dt
 
@@ -11,7 +6,9 @@ import pytest
 
 from certificate_cases import ACCEPTED, FOR, NOT_FOR, REFUSED, ROOT
 from made_certificates import BOTH, NOW, SERVER, Made, authority, issued
+from shunter.errors import FormatError
 from shunter.formats.security.certificate_chain import expiry, faults_of, host_fault, valid_until
+from shunter.formats.security.certificate_names import mapping_rules, principal_name
 from shunter.model.security.listeners import FaultKind
 
 
@@ -98,3 +95,27 @@ def test_the_first_certificate_of_a_chain_to_expire_is_what_counts():
     old = authority("old", days=(-9, -1))
     alone = issued("x", old)
     assert valid_until(chain(alone, old), None) == alone.certificate.not_valid_after_utc, "a root does not count"
+
+
+@pytest.mark.parametrize(
+    ("rule", "subject", "name"),
+    [
+        (r"RULE:^CN=(\w+)$/$1/", "CN=Zoe", "Zoe"),
+        (r"RULE:^CN=(\w+)$/$1/", "CN=Zoë", None),
+        (r"RULE:^CN=(\d+)$/$1/", "CN=٣٤", None),
+        (r"RULE:^CN=(\S+)\s(.*)$/$1/", "CN=a\u00a0b", None),
+        ("RULE:(?i)^cn=(k.*)$/$1/", "CN=Kelvin", "Kelvin"),
+        ("RULE:(?i)^cn=(k.*)$/$1/", "CN=\u212aelvin", None),
+        ("RULE:^CN=(.*)$/$1/L", "CN=\u212aelvin", "kelvin"),
+        ("RULE:^CN=(.*)$/$1/L", "CN=ZOË", "zoë"),
+        ("RULE:^CN=(.*)$/$1/U", "CN=straße", "STRASSE"),
+    ],
+)
+def test_patterns_know_ascii_alone_and_cases_all_letters(rule, subject, name):
+    assert principal_name(mapping_rules(rule), subject) == name
+
+
+@pytest.mark.parametrize("rule", ["RULE:(?u)^CN=(.*)$/$1/", "RULE:(?U)^CN=(.*)$/$1/", "RULE:^CN=(/$1/"])
+def test_a_pattern_that_python_can_not_follow_is_refused(rule):
+    with pytest.raises(FormatError, match="rule's pattern"):
+        mapping_rules(rule)

@@ -1,14 +1,16 @@
-"""Client properties files as Apache's tools take them."""
-
-from __future__ import annotations
+"""Client properties as Apache's tools take them, JAAS as Kafka reads it, and what secures the way to ZooKeeper."""
 
 from typing import Any
 
 import pytest
 
+from jaas_cases import MODULE, REFUSED, REFUSED_WHOLE, TAKEN
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.client_properties import TLS, client_configuration, parse_properties
+from shunter.formats.security.jaas import jaas_options
+from shunter.formats.zookeeper_properties import zookeeper_security
 from shunter.model.security.listeners import (
+    PLAIN_ZOOKEEPER,
     BearerLogin,
     ClientCredentials,
     KeyStore,
@@ -16,9 +18,30 @@ from shunter.model.security.listeners import (
     TlsSettings,
     TokenFile,
     UnsecuredToken,
+    ZooKeeperLogin,
 )
 
 APACHE = "org.apache.kafka.common.security.oauthbearer."
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule"
+JAAS = f"""
+// Client {{ not.this required; }};
+KafkaServer {{ org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="b}}"; }};
+Client {{
+  {DIGEST} required /* password="old" */
+  username="kafka"
+  password="a//}}\\"secret";
+}};
+"""
+FILE = {"java.security.auth.login.config": "/etc/jaas"}
+WITH_TLS = {
+    "zookeeper.ssl.client.enable": "true",
+    "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNetty",
+    "zookeeper.ssl.keystore.location": "/keys.p12",
+    "zookeeper.ssl.keystore.password": "k",
+    "zookeeper.ssl.keystore.type": "pkcs12",
+    "zookeeper.ssl.truststore.location": "/trust.jks",
+    "zookeeper.ssl.truststore.password": "t",
+}
 
 
 def test_properties_are_read_as_java_reads_them() -> None:
@@ -211,3 +234,98 @@ def test_other_names_are_passed_over_as_apache_does() -> None:
     # If the right name is there as well, it counts.
     both = {"security.protocol": "SSL", "security.protocl": "PLAINTEXT"}
     assert configured(**both)["security_protocol"] == "SSL"
+
+
+@pytest.mark.parametrize("said", TAKEN)
+def test_what_kafka_takes(said):
+    assert jaas_options(MODULE + said, "place") == TAKEN[said]
+
+
+@pytest.mark.parametrize("flag", ["required", "REQUIRED", "Requisite", "sufficient", '"optional"'])
+def test_every_flag(flag):
+    assert jaas_options(f"'the module' {flag} u=x;", "place") == {"u": "x"}
+
+
+@pytest.mark.parametrize("said", [*(MODULE + each for each in REFUSED), *REFUSED_WHOLE])
+def test_what_kafka_refuses_is_refused_with_a_way_out(said):
+    with pytest.raises(FormatError, match=r"^place: (is|has|does not) .*: (put|write|it may) "):
+        jaas_options(said, "place")
+
+
+def test_no_value_is_told():
+    for said in ("u=planted@x;", 'u="planted', "planted@x=y;", "u=x planted;"):
+        with pytest.raises(FormatError) as refused:
+            jaas_options(MODULE + said, "place")
+        assert "planted" not in str(refused.value)
+
+
+def read(properties, jaas=None):
+    return zookeeper_security(properties, "server.properties", jaas)
+
+
+def test_without_any_of_it_zookeeper_is_open():
+    assert read({"broker.id": "1", "zookeeper.connect": "zk:2181"}) == PLAIN_ZOOKEEPER
+
+
+def test_tls_by_kafkas_names():
+    tls = read(WITH_TLS).tls
+    assert tls.key_store == KeyStore("PKCS12", "/keys.p12", None, Secret("k"), Secret("k"))
+    assert tls.trust_store == KeyStore("JKS", "/trust.jks", None, Secret("t"), Secret("t"))
+    assert tls.checks_host
+    assert tls.versions == ("TLSv1.2", "TLSv1.3")
+    assert not read({**WITH_TLS, "zookeeper.ssl.endpoint.identification.algorithm": ""}).tls.checks_host
+    assert read({**WITH_TLS, "zookeeper.ssl.protocol": "TLSv1.2"}).tls.versions == ("TLSv1.2",)
+    assert read({**WITH_TLS, "zookeeper.ssl.client.enable": "false"}).tls is None
+
+
+def test_the_login_of_a_jaas_file():
+    found = read(FILE, JAAS)
+    assert found.sasl == ZooKeeperLogin("kafka", Secret('a//}"secret'))
+    assert read({**FILE, "zookeeper.sasl.clientconfig": "Other"}, JAAS).sasl is None
+    assert read({**FILE, "zookeeper.sasl.client": "false"}, JAAS).sasl is None
+    assert "secret" not in repr(found)
+
+
+def test_a_login_in_the_properties_themselves():
+    inline = {"zookeeper.sasl.jaas.config": f'{DIGEST} required username="kafka" password="p";'}
+    assert read(inline).sasl == ZooKeeperLogin("kafka", Secret("p"))
+    assert read(inline | FILE, JAAS).sasl.password == Secret("p")
+
+
+def test_the_scheme_digest():
+    digest = {"zookeeper.digest.user": "kafka", "zookeeper.digest.password": "p:q"}
+    assert read(digest).digest == ZooKeeperLogin("kafka", Secret("p:q"))
+
+
+@pytest.mark.parametrize(
+    "who", [WITH_TLS, {"zookeeper.sasl.jaas.config": f'{DIGEST} required username="a" password="b";'}]
+)
+def test_what_we_make_is_ours_if_we_are_somebody(who):
+    assert read({**who, "zookeeper.set.acl": "true"}).set_acl
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"zookeeper.set.acl": "true"}, "nothing says who we are"),
+        ({"zookeeper.set.acl": "yes"}, "'yes' is neither true nor false"),
+        ({**WITH_TLS, "zookeeper.clientCnxnSocket": "org.apache.zookeeper.ClientCnxnSocketNIO"}, "speaks no TLS"),
+        ({**WITH_TLS, "zookeeper.ssl.crl.enable": "true"}, "revoked"),
+        ({**WITH_TLS, "zookeeper.ssl.ocsp.enable": "true"}, "revoked"),
+        ({**WITH_TLS, "zookeeper.ssl.keystore.type": "BCFKS"}, "none of PEM, PKCS12, JKS"),
+        ({**WITH_TLS, "zookeeper.ssl.enabled.protocols": "TLSv1.1"}, "has none of TLSv1.2"),
+        ({**WITH_TLS, "zookeeper.ssl.endpoint.identification.algorithm": "LDAPS"}, "neither HTTPS nor empty"),
+        ({**WITH_TLS, "zookeeper.ssl.keystore.password": "${file:/x:y}"}, "are not followed"),
+        ({"zookeeper.sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required;"}, "no GSSAPI"),
+        ({"zookeeper.sasl.jaas.config": f'{DIGEST} required username="a";'}, "names no username"),
+        ({"zookeeper.ssl.client.enabled": "true"}, "did you mean zookeeper.ssl.client.enable"),
+        ({**WITH_TLS, "zookeeper.ssl.keyStore.location": "/x"}, "did you mean zookeeper.ssl.keystore.location"),
+        ({"zookeeper.digest.user": "a"}, "go together"),
+        ({"zookeeper.digest.user": "a:b", "zookeeper.digest.password": "x"}, "has a colon"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(properties, told):
+    with pytest.raises(SettingsError, match=told) as refusal:
+        read(properties)
+    name = max((name for name in properties if name in str(refusal.value)), default=None)
+    assert name is not None

@@ -1,8 +1,7 @@
-"""Journal rows and plan files: written and read, and refused if broken."""
-
-from __future__ import annotations
+"""Journal rows, orders' bodies and the keeper's memory: written and read, and refused if broken."""
 
 import zlib
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -19,8 +18,11 @@ from shunter.formats.journal import (
     options_to_json,
     partition_from_text,
 )
+from shunter.formats.keeper_memory import decode_memories, encode_memories
 from shunter.formats.reassignment_json import decode_plan, encode_plan
+from shunter.formats.service_records import decode_body, encode_body, encode_order
 from shunter.model.execution import (
+    BOUNDS,
     BoundsChanged,
     Command,
     CommandKind,
@@ -52,8 +54,10 @@ from shunter.model.execution import (
     ThrottleRestored,
     ThrottleSet,
 )
+from shunter.model.keeper import Condition, Memory, Since, Subject
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
+from shunter.model.service import IntentKind, OrderKind, ServiceOrder
 
 names = st.text("abz-._09", min_size=1, max_size=12)
 partitions = st.builds(TopicPartition, names, st.integers(0, 99_999))
@@ -119,6 +123,34 @@ records = st.one_of(
     st.builds(RateObserved, st.integers(0, 9), numbers, st.booleans()),
     st.builds(ExecutionClosed, texts),
 )
+BROKERS = st.lists(st.integers(0, 9), max_size=3).map(tuple)
+NAMES = st.lists(st.sampled_from(["a", "b-1", "c*"]), max_size=3).map(tuple)
+NUMBERS = st.none() | st.integers(0, 10**9)
+ORDERS = st.builds(
+    ServiceOrder,
+    st.sampled_from(OrderKind),
+    st.sampled_from(["", "lab"]),
+    intent=st.none() | st.sampled_from(IntentKind),
+    scope=st.sampled_from(["", "drain"]),
+    partitions=NAMES,
+    brokers=BROKERS,
+    replacements=st.dictionaries(st.integers(0, 9), st.integers(0, 9), max_size=3).map(lambda each: (*each.items(),)),
+    topics=NAMES,
+    to=BROKERS,
+    without_brokers=BROKERS,
+    without_topics=NAMES,
+    band_percent=st.none() | st.sampled_from([0.5, 5.0]),
+    most_gigabytes=st.none(),
+    **dict.fromkeys(("replicas", "bytes_per_s", "most_moves", *BOUNDS), NUMBERS),
+)
+MEMORIES = {
+    "prod": Memory(
+        "id-1",
+        7,
+        (Since(Subject(Condition.DISK_BAND, "broker 3"), 5), Since(Subject(Condition.MOVES_STUCK, "t-0"), 6, "m")),
+    ),
+    "test": Memory("id-2", 8),
+}
 
 
 @given(st.builds(JournalEntry, st.integers(1, 2**60), numbers, texts, records))
@@ -209,3 +241,59 @@ def test_ids_of_topics_survive() -> None:
     record = MoveAccepted(TopicPartition("t", 0), UUID(int=7), (1,), (2,), Strategy.INCREMENTAL, 0)
     entry = JournalEntry(1, 2, "c", record)
     assert decode_line(encode_line(entry), "j").record == record
+
+
+@given(ORDERS)
+def test_a_body_is_read_as_it_was_written(order: ServiceOrder) -> None:
+    sent: dict[str, Any] = orjson.loads(orjson.dumps(encode_body(order)))
+    assert decode_body(order.kind, order.cluster, sent) == order
+    assert encode_order(decode_body(order.kind, order.cluster, sent)) == encode_order(order)
+
+
+@pytest.mark.parametrize("body", [{"about": ["3"]}, {"intent": "explode"}, {"replacements": {"three": 7}}])
+def test_what_is_no_body_is_an_error(body: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        decode_body(OrderKind.INTEND, "lab", body)
+
+
+@pytest.mark.parametrize(
+    ("order", "words"),
+    [
+        (ServiceOrder(OrderKind.INTEND, intent=IntentKind.REPLACE, replacements=((3, 7),)), ("replace", "3=7")),
+        (ServiceOrder(OrderKind.LIMIT, bytes_per_s=5_000_000, max_in=0), ("bytes-per-s=5000000", "max-in=0")),
+        (
+            ServiceOrder(OrderKind.PROPOSE, scope="move", partitions=("t-1",), to=(4, 5), band_percent=2.5),
+            ("move", "t-1", "to=4,5", "band-percent=2.5"),
+        ),
+        (ServiceOrder(OrderKind.PAUSE), ()),
+    ],
+)
+def test_what_an_order_asks_for_in_words(order: ServiceOrder, words: tuple[str, ...]) -> None:
+    assert order.about == words
+
+
+def test_what_was_written_is_read() -> None:
+    assert decode_memories(encode_memories(MEMORIES), "state") == MEMORIES
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"version": 1}',
+        b'{"version": 1, "clusters": 3}',
+        b'{"version": 1, "clusters": {"a": {"cluster_id": "x", "at_ms": "late", "held": []}}}',
+        encode_memories(MEMORIES).replace(b"disk-band", b"disk-brand"),
+        encode_memories(MEMORIES)[:-20],
+    ],
+)
+def test_what_is_no_state_is_refused_with_the_way_out(raw: bytes) -> None:
+    with pytest.raises(FormatError, match=r"state: is no state of `shunter serve` .*delete this one"):
+        decode_memories(raw, "state")
+
+
+def test_another_version_is_refused() -> None:
+    with pytest.raises(FormatError, match=r"version 2 is not understood, 1 is"):
+        decode_memories(b'{"version": 2}', "state")

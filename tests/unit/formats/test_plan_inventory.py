@@ -1,13 +1,16 @@
-"""A snapshot of a live cluster becomes the planner's input."""
-
-from __future__ import annotations
+"""A snapshot of a live cluster and an operator's wishes about topics become the planner's input."""
 
 import orjson
+import pytest
 
+from shunter.errors import FormatError
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import read_plan_input
 from shunter.formats.plan_inventory import encode_plan_input
-from shunter.model.inventory import BrokerFacts, Disk, Inventory, InventoryBroker, InventoryPartition
+from shunter.formats.topic_wishes import decode_wishes
+from shunter.model.inventory import BrokerFacts, Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
+
+TOPICS = ("clicks-a", "clicks-b", "orders")
 
 
 def snapshot(*replicas: tuple[int, ...], sizes: tuple[tuple[int, int], ...] = ()) -> Inventory:
@@ -88,3 +91,45 @@ def test_a_partition_that_moves_as_a_whole_is_not_lost() -> None:
     brokers = tuple(InventoryBroker(broker, "host", None, None, None) for broker in (1, 2))
     found = orjson.loads(encode_plan_input(Inventory("c", 0, brokers, (moved,))))["partitions"][0]
     assert (found["replicas"], found["isr"], found["leader"]) == ([2], [2], 2)
+
+
+def test_a_mark_at_the_start_is_no_part_of_the_file() -> None:
+    assert decode_wishes("\ufeff[orders]\nreplication = 2".encode(), "wanted.toml", TOPICS) == (TopicWish("orders", 2),)
+
+
+def test_names_go_before_patterns() -> None:
+    text = b"""
+        ["clicks-*"]
+        replication = 3
+        ["*"]
+        replication = 2
+        [clicks-b]
+        racks = ["a", "b"]
+        brokers = [1, 2]
+    """
+    assert decode_wishes(text, "wanted.toml", TOPICS) == (
+        TopicWish("clicks-a", 3),
+        TopicWish("clicks-b", 0, ("a", "b"), (1, 2)),
+        TopicWish("orders", 2),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (b"", "names no topic"),
+        (b"[orders", "is no TOML"),
+        (b"orders = 3", r"\[orders\] says nothing"),
+        (b"[orders]\n", r"\[orders\] says nothing"),
+        (b"[orders]\nreplicas = 3", "unknown key 'replicas'; known are replication, racks, brokers"),
+        (b"[orders]\nreplication = 0", "replication = 0: a whole number from 1 on"),
+        (b"[orders]\nreplication = true", "replication = True: a whole number"),
+        (b"[orders]\nracks = 'a'", "a list of racks' names"),
+        (b"[orders]\nbrokers = [-1]", "a list of broker ids"),
+        (b"[order]\nreplication = 3", r"\[order\]: the cluster has no such topic"),
+        (b"['x*']\nreplication = 3", r"\[x\*\]: the cluster has no such topic"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_place(text: bytes, told: str) -> None:
+    with pytest.raises(FormatError, match=f"^wanted.toml: .*{told}"):
+        decode_wishes(text, "wanted.toml", TOPICS)

@@ -1,7 +1,5 @@
 """Znodes: Shunter reads what it and Apache write, and a refusal of a broken znode names place and rule."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from uuid import UUID
@@ -11,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shunter.errors import FormatError
+from shunter.formats.znodes import acls as acl_znodes
 from shunter.formats.znodes import admin as admin_znodes
 from shunter.formats.znodes import brokers as broker_znodes
 from shunter.formats.znodes import configs as config_znodes
@@ -19,10 +18,15 @@ from shunter.formats.znodes import paths as znodes
 from shunter.formats.znodes import reassignments as reassignment_znodes
 from shunter.formats.znodes import topics as topic_znodes
 from shunter.formats.znodes.brokers import ControllerRegistration, ProcessIdentity
+from shunter.formats.znodes.crashes import decode_crashes, encode_crashes
+from shunter.formats.znodes.text import WITHHELD
 from shunter.model.broker import Broker, Endpoint
+from shunter.model.crashes import RememberedCrash
 from shunter.model.features import FinalizedFeatures
 from shunter.model.partition import LeaderAndIsr, ReplicaAssignment, TopicPartition
 from shunter.model.reassignment import Phase, Reassignment, Strategy
+from shunter.model.security.acl import Acl, Operation, Permission, ResourcePattern, ResourceType
+from shunter.model.security.principal import Principal
 from shunter.model.topic import Topic
 
 INT32 = 2**31 - 1
@@ -31,6 +35,8 @@ replica_lists = st.lists(broker_ids, unique=True, max_size=6).map(tuple)
 some_replicas = st.lists(broker_ids, unique=True, min_size=1, max_size=6).map(tuple)
 names = st.text("abcXYZ019._-", min_size=1, max_size=20)
 topic_partitions = st.builds(TopicPartition, names, st.integers(0, INT32))
+PLACE = "/kafka-acl/Topic/t"
+CRASH = RememberedCrash(1_000, 61_000, 1, "BrokersRead#3", "KeyError: 'x'", (("partition", "t-0"), ("legacy", "")))
 
 
 @st.composite
@@ -492,3 +498,66 @@ def test_a_topic_that_contradicts_itself_is_read_and_told(partitions, adding, re
     assert topic.assignments == {0: ReplicaAssignment(*read)}
     (sentence,) = odd
     assert told in sentence
+
+
+def written(principal="User:ann", host="*", operation="ClusterAction", permission="Deny"):
+    entry = f'{{"principal":"{principal}","permissionType":"{permission}","operation":"{operation}","host":"{host}"}}'
+    return f'{{"version":1,"acls":[{entry}]}}'.encode()
+
+
+def test_names_are_read_in_any_case_and_unknown_ones_mean_nothing():
+    ann = Principal("User", "ann")
+    for operation, permission in (("ClusterAction", "Deny"), ("CLUSTERACTION", "DENY")):
+        found = acl_znodes.decode_acls(PLACE, written(operation=operation, permission=permission))
+        assert found == {Acl(ann, "*", Operation.CLUSTER_ACTION, Permission.DENY)}
+    found = acl_znodes.decode_acls(PLACE, written(operation="Fly", permission="Perhaps"))
+    assert found == {Acl(ann, "*", Operation.UNKNOWN, Permission.UNKNOWN)}
+    assert acl_znodes.resource_type("TransactionalId") is ResourceType.TRANSACTIONAL_ID
+    assert acl_znodes.resource_type("Planet") is None
+    assert acl_znodes.decode_acls(PLACE, b"") == frozenset()
+
+
+@pytest.mark.parametrize(
+    "data", [b"{", b'{"version":2,"acls":[]}', b'{"version":1}', b'{"version":1,"acls":[1]}', WITHHELD, written("ann")]
+)
+def test_what_cannot_be_read_is_refused(data):
+    with pytest.raises(FormatError, match=PLACE):
+        acl_znodes.decode_acls(PLACE, data)
+
+
+def test_announcements_of_both_kinds():
+    literal = acl_znodes.decode_change("/kafka-acl-changes/acl_changes_1", b"TRANSACTIONAL_ID:a:b")
+    assert literal == ResourcePattern(ResourceType.TRANSACTIONAL_ID, "a:b")
+    assert acl_znodes.path(literal) == "/kafka-acl/TransactionalId/a:b"
+    told = b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"PREFIXED"}'
+    prefixed = acl_znodes.decode_change("/kafka-acl-extended-changes/acl_changes_1", told)
+    assert prefixed == ResourcePattern(ResourceType.TOPIC, "t", prefixed=True)
+    assert acl_znodes.path(prefixed) == "/kafka-acl-extended/prefixed/Topic/t"
+
+
+@pytest.mark.parametrize(
+    ("place", "data"),
+    [
+        ("/kafka-acl-changes/x", b"TOPIC"),
+        ("/kafka-acl-changes/x", b"PLANET:t"),
+        ("/kafka-acl-changes/x", None),
+        ("/kafka-acl-extended-changes/x", b'{"version":1,"resourceType":"TOPIC","name":"t","patternType":"MATCH"}'),
+    ],
+)
+def test_an_announcement_that_cannot_be_read_is_refused(place, data):
+    with pytest.raises(FormatError, match=place):
+        acl_znodes.decode_change(place, data)
+
+
+def test_both_ways():
+    assert decode_crashes(encode_crashes((CRASH, CRASH._replace(times=2)))) == (CRASH, CRASH._replace(times=2))
+    assert decode_crashes(None) == ()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"", b"x", b"[]", b'{"version":2,"crashes":[]}', b'{"version":1,"crashes":{}}', b'{"version":1,"crashes":[{}]}'],
+)
+def test_what_is_broken_is_refused_with_its_path(broken):
+    with pytest.raises(FormatError, match="/admin/shunter/crashes"):
+        decode_crashes(broken)

@@ -1,7 +1,5 @@
 """`./test --matrix`: its tables are read and written in the page, and name tests and versions that exist."""
 
-from __future__ import annotations
-
 import pytest
 
 from lab.testbed import matrix

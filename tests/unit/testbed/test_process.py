@@ -1,22 +1,27 @@
-"""Child processes end when they should, however their parent ends."""
-
-from __future__ import annotations
+"""Child processes end when they should; their figures; and waits for conditions."""
 
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lab.testbed import waiting
 from lab.testbed.failures import PartFailed, PortStolen
 from lab.testbed.process import ManagedProcess, run_bounded
-from lab.testbed.waiting import wait_until
+from lab.testbed.process_figures import cpu_seconds, peak_mib, resident_mib
+from lab.testbed.waiting import stays, wait_until
 
 BOUND_S = 20.0
 DEAF = "trap '' TERM; echo deaf; while :; do read -r _ </dev/zero || :; done"
+pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no /proc")
+BENCHMARKS = Path(__file__).parents[3] / "lab" / "benchmarks"
 
 
 def state_of(pid: int) -> str:
@@ -181,3 +186,59 @@ def test_children_end_when_the_parent_just_ends(parent: subprocess.Popen[str]) -
     parent.stdin.close()
     assert parent.wait(BOUND_S) == 0
     wait_until(lambda: all(is_gone(pid) for pid in pids), what=f"{pids} have ended", timeout_s=BOUND_S)
+
+
+def test_processor_seconds_are_those_that_the_process_counts_itself() -> None:
+    before = time.process_time()
+    assert before - 0.05 <= cpu_seconds(os.getpid()) <= time.process_time() + 0.05
+
+
+def test_a_name_with_blanks_and_parentheses_is_no_figure(tmp_path: Path) -> None:
+    command = tmp_path / "a) 9 (b"
+    shutil.copy(shutil.which("sleep") or "", command)
+    with subprocess.Popen([command, "60"]) as process:
+        try:
+            assert cpu_seconds(process.pid) < 5
+        finally:
+            process.kill()
+
+
+def test_memory_is_in_mib_and_its_peak_is_not_below_it() -> None:
+    assert 1 < resident_mib(os.getpid()) <= peak_mib(os.getpid()) < 100_000
+
+
+def test_a_process_that_is_gone_is_an_error() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    for figure in (cpu_seconds, resident_mib, peak_mib):
+        with pytest.raises(OSError, match=r"."):
+            figure(process.pid)
+
+
+def test_benchmarks_do_not_read_a_process_s_seconds_by_code_of_their_own() -> None:
+    own = [path.name for path in BENCHMARKS.rglob("*.py") if re.search(r"/proc/.*/stat\b", path.read_text())]
+    assert own == []
+
+
+def test_a_bound_is_told_when_it_is_reached(monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 1)
+    with pytest.raises(PartFailed, match=r"bound 0\.01 s\) in vain until pigs fly"):
+        wait_until(lambda: False, what="pigs fly", timeout_s=0.01, interval_s=0.001)
+
+
+def test_what_holds_at_every_look_stays():
+    looks = []
+    assert stays(lambda: not looks.append(1), for_s=0.01, interval_s=0.001)
+    assert len(looks) > 1
+
+
+def test_what_fails_once_does_not_stay():
+    looks = iter([True, True, False, True])
+    assert not stays(lambda: next(looks), for_s=60, interval_s=0.001)
+
+
+def test_patience_makes_bounds_longer_and_no_watch(monkeypatch):
+    monkeypatch.setattr(waiting, "PATIENCE", 1_000)
+    looks = []
+    assert stays(lambda: not looks.append(1), for_s=0, interval_s=0.001)
+    assert len(looks) == 1

@@ -1,7 +1,5 @@
 """A simulated broker decodes controllers' requests, answers as Kafka does, and fences as a real broker does."""
 
-from __future__ import annotations
-
 from uuid import UUID
 
 import numpy as np

@@ -1,9 +1,12 @@
-"""The counts of Kafka's dashboards, with the exceptions that Apache's `ControllerContext` makes."""
+"""The counts of Kafka's dashboards, and the answer that a probe gets."""
 
-from shunter.core.controller.state import TopicState
+import pytest
+
+from shunter.core.controller.state import ControllerState, TopicState
 from shunter.model.partition import LeaderAndIsr, PartitionState, ReplicaAssignment, TopicPartition
 from shunter.views.census import Census, count_topic
 from shunter.views.metrics import PendingDeletions, pending_deletions
+from shunter.views.readiness import Readiness, readiness
 
 
 def partition(replicas, leader):
@@ -43,3 +46,34 @@ def test_deletions_that_wait_for_a_dead_broker_are_told_apart():
     assert pending_deletions(deletions, {1, 2}) == PendingDeletions(
         topics=3, replicas=4, stuck_topics=1, stuck_replicas=2
     )
+
+
+def state(**facts):
+    made = ControllerState(1000)
+    for name, value in facts.items():
+        setattr(made, name, value)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("facts", "obstacle", "troubles", "told"),
+    [
+        ({"active": True, "controller_epoch": 7}, None, (), Readiness(True, ("in charge: controller epoch 7",))),
+        ({}, "broker 1 is the controller", (), Readiness(True, ("standing by: broker 1 is the controller",))),
+        ({}, None, (), Readiness(False, ("standing for the controllership",))),
+        (
+            {"controller_epoch": 7},
+            None,
+            (),
+            Readiness(False, ("reading the cluster as the controller of epoch 7",)),
+        ),
+        (
+            {"active": True, "controller_epoch": 7},
+            None,
+            ("every live broker refuses our requests",),
+            Readiness(False, ("every live broker refuses our requests",)),
+        ),
+    ],
+)
+def test_what_is_in_the_way_is_told_before_what_goes_well(facts, obstacle, troubles, told):
+    assert readiness(state(**facts), obstacle, troubles) == told

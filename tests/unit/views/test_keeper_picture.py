@@ -1,7 +1,5 @@
 """The picture of a cluster: what flows between brokers while moves run."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from shunter.core.keeper.cluster_facts import Age, ClusterFacts, OpenExecution, Reach, ServiceRole

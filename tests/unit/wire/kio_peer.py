@@ -1,7 +1,5 @@
 """A second encoder to compare with: it encodes the same domain values by kio's entities, field by field."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

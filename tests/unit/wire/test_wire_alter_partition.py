@@ -1,7 +1,5 @@
 """RPC 56: kio's requests are decoded by Shunter, and Shunter's responses by kio, to the same values in all versions."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any

@@ -1,6 +1,4 @@
-"""Brokers' answers are decoded to the same values as by kio, and many zeros are decoded fast."""
-
-from __future__ import annotations
+"""Brokers' answers are decoded as by kio, fast; refusals fit into every version, however long the names."""
 
 from contextlib import suppress
 from typing import Any
@@ -10,15 +8,21 @@ import kio_peer as peer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.index import load_response_schema
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from shunter.errors import ErrorCode, FormatError, InvariantViolation
+from shunter.core.topic_configs import UNKNOWN_RELEASES, check_topic_configs
+from shunter.drivers.listener.handlers.messages import filled
+from shunter.errors import ErrorCode, FormatError, InvariantViolation, RequestRejected
 from shunter.model.partition import TopicPartition
 from shunter.wire.answers import decode_control_response
 from shunter.wire.framing import response_frame
+from shunter.wire.requests import encode_message
 
 codes = st.sampled_from([KioErrorCode(0)] * 5 + [KioErrorCode(3), KioErrorCode(56), KioErrorCode(1)])
 numbered = st.dictionaries(st.integers(0, 10_000), codes, max_size=20)
+LONG = "x" * 32_767
+"""The longest text of the older versions."""
 
 
 def payload(api_key: int, version: int, message: Any, correlation_id: int = -5) -> bytes:
@@ -123,3 +127,13 @@ def test_a_lost_tail_is_noticed() -> None:
 def test_what_is_no_control_request_is_our_bug(api_key: int, version: int) -> None:
     with pytest.raises(InvariantViolation, match="control requests are"):
         decode_control_response(api_key, version, b"", dict)
+
+
+@pytest.mark.parametrize("configs", [{"retention.ms": LONG}, {LONG: "1"}, {"message.format.version": LONG}])
+@pytest.mark.parametrize("version", [1, 4, 5, 7])
+def test_the_longest_sentence_about_a_configuration_can_be_written(configs, version):
+    with pytest.raises(RequestRejected) as refused:
+        check_topic_configs(configs, UNKNOWN_RELEASES)
+    result = {"name": "t", "error_code": refused.value.error_code, "error_message": refused.value.message}
+    values = {"topics": [{**result, "topic_id": None, "topic_config_error_code": 0, "configs": ()}]}
+    assert len(encode_message(filled(load_response_schema(19, version), values))) < 8_000

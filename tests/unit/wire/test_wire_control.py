@@ -1,7 +1,5 @@
 """Every control request has the same bytes as kio's encoding, in every version."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

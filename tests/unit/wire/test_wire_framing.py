@@ -1,7 +1,5 @@
 """Frames, headers and the primitives below them."""
 
-from __future__ import annotations
-
 import io
 
 import kio_peer as peer

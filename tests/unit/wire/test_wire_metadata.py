@@ -1,7 +1,5 @@
 """The answer to Metadata has the same bytes as kio's encoding, in every version, whichever of its pieces were kept."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """RPC 45 and 46: the bytes of Kafka's schema, and in addition the draft's nulls and Shunter's tagged fields."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Clients' requests are decoded to the same values as by kio; malformed ones are refused before memory is allocated."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

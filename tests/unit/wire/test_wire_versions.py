@@ -1,7 +1,5 @@
 """Versions of control requests: Apache's table."""
 
-from __future__ import annotations
-
 import pytest
 
 from shunter.errors import SettingsError

@@ -13,9 +13,7 @@ TP = TopicPartition("t", 0)
 
 def busy():
     """A cluster whose controller is writing something else."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
-    world.create("u", [(1, 2)])
+    world = Harness().start(t=[(1, 2)], u=[(1, 2)])
     world.hold_writes = True
     world.feed(submitted(1, ("u", 0), (3, 4)))
     assert world.held_batches

@@ -3,8 +3,6 @@
 No sockets, no time of its own. Leaders take in followers when told to (`catch_up`).
 """
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 from uuid import UUID
@@ -312,10 +310,13 @@ class Harness:
         self.next_epoch += 1
         self.live[id_] = broker(id_, self.next_epoch)
 
-    def start(self):
+    def start(self, **topics):
+        """Elect the controller, and make topics by their name and assignments."""
         self.store.epoch += 1
         self.resigned = False
         self.feed(Elected(self.store.epoch, self.store.epoch))
+        for name, assignments in topics.items():
+            self.create(name, assignments)
         return self
 
     def fail_over(self):

@@ -1,7 +1,5 @@
 """The consequences of errors in brokers' answers, of silence, and of lost connections."""
 
-from __future__ import annotations
-
 import pytest
 from harness import Harness
 
@@ -134,8 +132,7 @@ def test_an_answer_of_a_term_that_is_over_says_nothing():
 
 def test_an_answer_from_before_a_restart_takes_no_replica_offline():
     """The broker may have been restarted because a log dir had failed: its replicas are on another one now."""
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent = {3}
     world.kill(1)
     (late,) = (request for _, request in world.unanswered if isinstance(request, SendLeaderAndIsr))
@@ -219,8 +216,7 @@ def test_a_refused_request_to_delete_is_asked_again_with_everything_else():
 
 def test_a_broker_without_a_connection_holds_no_ordinary_work():
     """Redesign: `checkNodeLivenessAndIgnoreDeadNode`. Such a broker used to hold everything for ten seconds."""
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent = {3}
     world.reassign({TP: (1, 2, 4)})
     world.reassign({TP: (1, 4, 2)}, token=2)
@@ -259,8 +255,7 @@ def leaving(world, token=9):
 
 def test_a_broker_may_go_when_the_others_know_their_new_leaders():
     """Redesign, third problem; Apache approves while the requests to the others are still queued."""
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent = {2}
     leaving(world)
     assert world.store.states[TP].leader == 2, "durable at once"
@@ -271,8 +266,7 @@ def test_a_broker_may_go_when_the_others_know_their_new_leaders():
 
 
 def test_a_broker_that_hosts_nothing_of_it_is_not_waited_for():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent = {4}
     leaving(world)
     assert world.replies[9].error is ErrorCode.NONE
@@ -280,8 +274,7 @@ def test_a_broker_that_hosts_nothing_of_it_is_not_waited_for():
 
 @pytest.mark.parametrize("end", ["bound", "death", "connection"])
 def test_who_is_silent_keeps_nobody_from_going_for_ever(end):
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent = {2}
     leaving(world)
     if end == "bound":

@@ -1,7 +1,5 @@
 """A broker that answers slowly holds back work about its partitions alone; the order of work about each is kept."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from uuid import UUID
 
@@ -31,8 +29,7 @@ def create(world, name, assignments):
 
 def slow_broker(**settings):
     """Broker 4 hosts `t-0` and is silent long enough to count as tardy; `t-1` and `t-2` are not on it."""
-    world = Harness(brokers=(1, 2, 3, 4, 5), **settings).start()
-    world.create("t", [(1, 2, 4), (1, 2, 3), (2, 3, 5)])
+    world = Harness(brokers=(1, 2, 3, 4, 5), **settings).start(t=[(1, 2, 4), (1, 2, 3), (2, 3, 5)])
     world.silent = {4}
     world.create("u", [(4,)])
     world.pass_time(ALL_WAIT_MS)
@@ -94,8 +91,7 @@ def test_what_it_owes_later_holds_nobody_who_waits_already():
 
 
 def test_all_wait_for_a_moment_so_that_brokers_keep_step():
-    world = Harness(brokers=(1, 2, 3, 4, 5)).start()
-    world.create("t", [(1, 2, 4), (1, 2, 3), (2, 3, 5)])
+    world = Harness(brokers=(1, 2, 3, 4, 5)).start(t=[(1, 2, 4), (1, 2, 3), (2, 3, 5)])
     world.silent = {4}
     world.create("u", [(4,)])
     world.reassign({OTHER: (3, 2, 1)}, token=1)

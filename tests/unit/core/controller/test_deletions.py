@@ -21,8 +21,7 @@ from shunter.model.topic import Topic
 
 
 def test_what_moves_a_topic_that_is_being_deleted_leaves_no_record():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.silent.add(3)
     world.feed(TopicDeletionsSubmitted(("t",), 7))
     topic = world.store.topics["t"]
@@ -36,8 +35,7 @@ def test_what_moves_a_topic_that_is_being_deleted_leaves_no_record():
 
 
 def test_a_dropped_replica_is_deleted_though_its_topic_went_meanwhile():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.reassign({TP: (1, 2, 4)})
     world.silent.add(3)
     world.catch_up(TP, 4)
@@ -54,8 +52,7 @@ def test_a_dropped_replica_is_deleted_though_its_topic_went_meanwhile():
 
 
 def test_a_broker_that_died_unheard_is_asked_after_the_move_has_ended():
-    world = Harness(brokers=(1, 2, 3, 4, 5)).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4, 5)).start(t=[(1, 2)])
     world.reassign({TP: (4, 5)})
     world.silent.add(2)
     world.catch_up(TP, 4)
@@ -72,8 +69,7 @@ def test_a_broker_that_died_unheard_is_asked_after_the_move_has_ended():
 
 
 def test_a_broker_that_came_back_while_its_debt_was_written_is_asked():
-    world = Harness(brokers=(1, 2, 3, 4)).start()
-    world.create("t", [(1, 2)])
+    world = Harness(brokers=(1, 2, 3, 4)).start(t=[(1, 2)])
     world.kill(2)
     world.hold_writes = True
     world.reassign({TP: (1,)})
@@ -86,8 +82,7 @@ def test_a_broker_that_came_back_while_its_debt_was_written_is_asked():
 
 
 def test_a_cancel_reaches_what_waits_behind_the_last_deletions_of_a_move():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.silent.add(2)
     world.catch_up(TP, 3)
@@ -116,8 +111,7 @@ def test_an_entry_of_the_deletion_queue_that_names_no_topic_does_not_wait_for_on
 
 
 def test_an_entry_of_the_deletion_queue_that_names_a_topic_nobody_can_read_stays():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.store.left_out = LeftOut(topics=frozenset({"t"}))
     world.store.deleting = {"t"}
     world.fail_over()
@@ -125,8 +119,7 @@ def test_an_entry_of_the_deletion_queue_that_names_a_topic_nobody_can_read_stays
 
 
 def test_a_move_that_is_found_owes_what_the_one_before_it_has_not_deleted():
-    world = Harness(slow_broker_ms=1_000).start()
-    world.create("t", [(1, 2)])
+    world = Harness(slow_broker_ms=1_000).start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.silent.add(2)
     world.catch_up(TP, 3)
@@ -140,8 +133,7 @@ def test_a_move_that_is_found_owes_what_the_one_before_it_has_not_deleted():
 
 
 def test_a_deleted_topic_that_somebody_made_anew_is_another_one():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.kill(2)
     world.store.deleting = {"t"}
     world.feed(TopicDeletionsFound(("t",)))
@@ -154,8 +146,7 @@ def test_a_deleted_topic_that_somebody_made_anew_is_another_one():
 
 
 def test_a_replica_that_is_placed_while_its_topic_is_deleted_already_goes_too():
-    world = Harness().start()
-    world.create("t", [(2, 3)])
+    world = Harness().start(t=[(2, 3)])
     world.hold_writes = True
     world.reassign({TP: (1, 2)}, strategy=Strategy.ALL_AT_ONCE)
     world.store.deleting = {"t"}
@@ -167,8 +158,7 @@ def test_a_replica_that_is_placed_while_its_topic_is_deleted_already_goes_too():
 
 
 def test_a_replica_of_a_target_that_was_given_up_is_deleted_though_its_topic_goes_and_the_controller_dies():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 2, 4)})
     world.silent.add(4)
     world.reassign({TP: (1, 2)}, token=8)
@@ -183,8 +173,7 @@ def test_a_replica_of_a_target_that_was_given_up_is_deleted_though_its_topic_goe
 
 def test_a_debt_is_durable_before_the_record_that_names_it_goes():
     """The review of a record at a start-up overtook the debt of a broker that had refused because it had bounced."""
-    world = Harness(slice_partitions=1).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(slice_partitions=1).start(t=[(1, 2, 3)])
     world.silent.add(3)
     world.reassign({TP: (1, 2, 4)})
     world.catch_up(TP, 4)
@@ -200,8 +189,7 @@ def test_a_debt_is_durable_before_the_record_that_names_it_goes():
 
 
 def test_a_broker_that_dies_while_its_replica_is_dropped_owes_it_though_the_topic_goes():
-    world = Harness().start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness().start(t=[(1, 2, 3)])
     world.reassign({TP: (1, 2, 4)})
     world.hold_writes = True
     world.catch_up(TP, 4)
@@ -217,8 +205,7 @@ def test_a_broker_that_dies_while_its_replica_is_dropped_owes_it_though_the_topi
 
 
 def test_a_record_is_closed_when_one_broker_owes_and_the_other_answers_while_that_is_written():
-    world = Harness(brokers=(1, 2, 3, 4, 5)).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3, 4, 5)).start(t=[(1, 2, 3)])
     world.silent.update((2, 3))
     world.reassign({TP: (1,)})
     world.catch_up_all()
@@ -233,8 +220,7 @@ def test_a_record_is_closed_when_one_broker_owes_and_the_other_answers_while_tha
 
 def test_a_record_stays_until_what_its_last_step_drops_is_deleted_too():
     """Found by world 95378143: a debt of an earlier step became durable, and the last step was in the next write."""
-    world = Harness().start()
-    world.create("t", [(4, 1)])
+    world = Harness().start(t=[(4, 1)])
     world.propose(TP, (4,))
     world.silent.update((1, 4))
     world.reassign({TP: (3,)})
@@ -253,8 +239,7 @@ def test_a_record_stays_until_what_its_last_step_drops_is_deleted_too():
 
 def test_a_late_refusal_of_a_former_deletion_says_nothing_of_the_later_one():
     """World 96001383: the replica was assigned and dropped again before the first request was answered."""
-    world = Harness().start()
-    world.create("t", [(3, 2)])
+    world = Harness().start(t=[(3, 2)])
     world.reassign({TP: (3, 1)})
     world.silent.add(2)
     world.catch_up(TP, 1)

@@ -120,8 +120,7 @@ def test_what_is_refused_is_not_told():
 
 def test_a_refused_batch_leaves_since_when_a_move_waits_as_it_was():
     """The floor of a move that waited long is relaxed in time, though a batch about it was refused in between."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (3, 4)})
     world.kill(4)
     waiting = dict(world.machine.state.waiting)

@@ -1,14 +1,34 @@
-"""The controller's machine against a fake store and fake brokers."""
+"""The controller's machine against a fake store and fake brokers: drafts, causes, notices, wake-ups, requests."""
 
-from harness import Harness
+from beginnings import TP
+from harness import US, Harness, broker
 
+from shunter.core.controller.draft import Draft
+from shunter.core.controller.draft_records import records_of
+from shunter.core.controller.events import (
+    AlterPartitionReceived,
+    BatchRefused,
+    BrokersRead,
+    ClusterLoaded,
+    ConfigsRead,
+    Elected,
+    Envelope,
+    IsrProposal,
+    SessionExpired,
+    TimePassed,
+)
+from shunter.core.controller.machine import ControllerMachine
+from shunter.core.controller.state import ControllerState
 from shunter.drivers.zookeeper.requests import JUTE_LIMIT
 from shunter.errors import ErrorCode
 from shunter.formats.znodes.topics import encode_topic
+from shunter.model.partition import EPOCH_DURING_DELETE, TopicPartition
 from shunter.model.reassignment import Intervention, Strategy
-from shunter.model.records import PutTopic
+from shunter.model.records import DeleteReassignmentRequest, PutOwedDeletion, PutReassignmentRequest, PutTopic
+from shunter.model.snapshot import ReassignmentRequest
 
-TP = ("t", 0)
+FIRST, SECOND, THIRD = (TopicPartition("t", number) for number in range(3))
+T0 = TopicPartition("t", 0)
 
 
 def moved(**settings):
@@ -247,3 +267,174 @@ def test_a_step_that_only_drops_is_followed_by_the_next():
     world.catch_up_all()
     assert world.replicas(TP) == (3, 4)
     world.check()
+
+
+def waiting_request(*partitions):
+    state = ControllerState(100)
+    state.requests["request_1"] = ReassignmentRequest("request_1", dict.fromkeys(partitions, (1, 2)), False, 3, 7)
+    return state
+
+
+def test_two_partitions_of_one_request_are_withdrawn_by_one_draft():
+    draft = Draft(waiting_request(FIRST, SECOND, THIRD), 1_000)
+    assert draft.withdraw(FIRST, ["request_1"])
+    assert draft.withdraw(SECOND, ["request_1"])
+    assert not draft.withdraw(FIRST, ["request_1"]), "it is withdrawn already"
+    [record] = records_of(draft)
+    assert isinstance(record, PutReassignmentRequest)
+    assert dict(record.targets) == {THIRD: (1, 2)}
+
+
+def test_a_request_goes_with_the_last_partition_that_it_named():
+    draft = Draft(waiting_request(FIRST, SECOND), 1_000)
+    assert draft.withdraw(FIRST, ["request_1"])
+    assert draft.withdraw(SECOND, ["request_1"])
+    assert records_of(draft) == (DeleteReassignmentRequest("request_1"),)
+
+
+def test_what_a_topic_that_goes_is_owed_stays_so_marked():
+    """World 95210827: the broker came back, was not asked to delete it, and refused the next topic of the same name."""
+    draft = Draft(ControllerState(100), 1_000)
+    draft.owe(1, FIRST, EPOCH_DURING_DELETE)
+    draft.owe(1, FIRST, 3)
+    [record] = records_of(draft)
+    assert isinstance(record, PutOwedDeletion)
+    assert record.partitions == ((FIRST, EPOCH_DURING_DELETE),)
+
+
+def a_leader_dies():
+    world = Harness().start(t=[(1, 2)])
+    before = world.store.snapshot(world.live.values())
+    del world.live[1]
+    return world, before
+
+
+def handled(machine, event, cause):
+    machine.handle(Envelope(2_000_000, cause, event))
+    return [] if machine.outstanding is None else [task.cause for task in machine.outstanding.tasks]
+
+
+def test_an_election_comes_from_the_death_and_not_from_what_was_heard_before():
+    world, _ = a_leader_dies()
+    assert handled(world.machine, ConfigsRead(), "a configuration") == []
+    assert handled(world.machine, world.brokers_read(), "a death") == ["a death"]
+
+
+def test_what_was_held_until_the_start_keeps_its_cause():
+    world, before = a_leader_dies()
+    machine = ControllerMachine(world.settings)
+    assert handled(machine, Elected(9, 9), "an election") == []
+    assert handled(machine, world.brokers_read(), "a death") == []
+    assert handled(machine, ClusterLoaded(before), "a start") == ["a death"]
+
+
+def test_what_writes_nothing_is_told_too():
+    """A new partition that no broker can lead: its topic was written before, and its review writes nothing."""
+    world = Harness().start(t=[(9,)])
+    [told] = world.told("partition-offline")
+    assert (told.about, told.text) == ("t-0", "none of its replicas can be led yet")
+
+
+def test_an_offline_partition_is_not_told_anew_with_every_broker():
+    world = Harness().start(t=[(9,)])
+    world.bounce(1)
+    world.kill(2)
+    assert len(world.told("partition-offline")) == 1
+    world.revive(9)
+    assert world.leadership(T0).leader == 9
+
+
+def test_what_is_refused_is_told_once_and_when_it_is_true():
+    world = Harness(brokers=(1, 2)).start(t=[(1,)])
+    world.hold_writes = True
+    world.kill(1)
+    [batch] = world.held_batches
+    assert not world.told("partition-offline"), "its leader may be back before this is written"
+    world.held_batches.clear()
+    world.feed(BatchRefused(batch.batch_id, "lost", (), ()))
+    world.pass_time(1_000)
+    world.release_writes()
+    [told] = world.told("partition-offline")
+    assert told.text == "no replica of ISR (1,) is live"
+
+
+def test_no_wake_up_in_the_past_while_a_batch_is_written():
+    world = Harness(slow_broker_ms=1_000).start(t=[(1, 2, 3)])
+    world.silent.add(2)
+    world.create("u", [(1, 2, 3)])
+    world.hold_writes = True
+    world.reassign({("t", 0): (2, 3, 4)}, token=5)
+    world.reassign({("u", 0): (2, 3, 4)}, token=6)
+    world.now_ms += 5_000
+    world.feed(TimePassed())
+    assert world.machine.outstanding is not None
+    ready = world.machine.handle(Envelope(world.now_ms, "test", TimePassed()))
+    assert ready.wake_at_ms is None or ready.wake_at_ms > world.now_ms
+
+
+def test_no_wake_up_in_the_past_while_a_refused_batch_is_to_be_decided_again():
+    world = Harness(slow_broker_ms=1_000, metadata_linger_ms=60_000).start(t=[(1, 2, 3)])
+    world.silent.add(2)
+    world.create("u", [(1, 2, 3)])
+    world.hold_writes = True
+    proposal = IsrProposal(TP, 0, 0, ((1, -1), (2, -1)))
+    world.feed(AlterPartitionReceived(1, world.live[1].epoch, (proposal,), 9))
+    world.reassign({("u", 0): (2, 3, 4)}, token=6)
+    batch = world.machine.outstanding
+    world.now_ms += 5_000
+    world.machine.handle(Envelope(world.now_ms, "test", BatchRefused(batch.batch_id, "failed")))
+    ready = world.machine.handle(Envelope(world.now_ms, "test", TimePassed()))
+    assert world.machine.intake.queue.waits_for_barrier()
+    assert ready.wake_at_ms == world.machine.retry_at_ms > world.now_ms
+
+
+def test_a_leader_that_met_a_foreign_write_hears_of_a_new_epoch():
+    world = Harness().start(t=[(1, 2, 3)])
+    known = world.store.states[TP]
+    world.store.states[TP] = known._replace(partition_epoch=known.partition_epoch + 1)
+    proposal = IsrProposal(TP, known.leader_epoch, known.partition_epoch, ((1, -1), (2, -1)))
+    world.feed(AlterPartitionReceived(1, world.live[1].epoch, (proposal,), 9))
+    assert world.replies[9].partitions == ((TP, ErrorCode.INVALID_UPDATE_VERSION),)
+    assert world.leadership(TP).leader_epoch == known.leader_epoch + 1
+    assert world.leadership(TP).isr == known.isr
+    assert world.hosted[1][TP].leadership == world.leadership(TP)
+
+
+def test_we_send_ourselves_nothing_when_our_own_registration_comes_anew():
+    world = Harness().start()
+    sent = len(world.sent)
+    world.live[US] = broker(US, 9_999)
+    world.feed(BrokersRead(tuple(world.live[id_] for id_ in sorted(world.live))))
+    targets = [getattr(request, "brokers", None) or (request.broker,) for request in world.sent[sent:]]
+    assert not [each for each in targets if US in each]
+    assert US not in world.machine.outbox.unanswered
+
+
+def test_a_leader_that_knows_a_newer_state_than_we_do_is_sent_to_look_for_the_controller():
+    """A controller that was elected later wrote the state. Source: `KafkaController.tryProcessAlterPartition`."""
+    world = Harness().start(t=[(1, 2)])
+    known = world.leadership(TP)
+    proposal = IsrProposal(TP, known.leader_epoch, known.partition_epoch + 1, ((1, -1),))
+    world.feed(AlterPartitionReceived(1, world.live[1].epoch, (proposal,), 9))
+    assert world.replies[9].partitions == ((TP, ErrorCode.NOT_CONTROLLER),)
+    assert world.leadership(TP).isr == known.isr
+
+
+def test_moves_that_are_left_are_told_with_the_place_where_another_controller_ends_them():
+    world = Harness().start(t=[(1, 2)])
+    world.reassign({TP: (3, 4)})
+    world.feed(SessionExpired("/migration is there"))
+    assert [notice.text for notice in world.told("resigned")] == ["/migration is there"]
+    (told,) = world.told("moves-left")
+    assert told.text.startswith("1 move of topic t is not over; a controller that is no Shunter ends 1 short of the ")
+    assert "t-0 at [1, 2, 3], not at [3, 4]" in told.text
+    assert "`shunter hand-back`" in told.text
+
+
+def test_where_no_move_is_left_nothing_is_told():
+    world = Harness().start(t=[(1, 2)])
+    world.reassign({TP: (3, 4)})
+    world.catch_up_all()
+    world.feed(SessionExpired("/migration is there"))
+    assert world.told("resigned")
+    assert not world.told("moves-left")

@@ -35,8 +35,7 @@ def test_a_topic_that_comes_without_an_id_gets_one():
 
 
 def test_what_is_left_of_an_older_topic_is_deleted_whatever_its_leader_epoch():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.reassign({TP: (1, 3)})
     world.silent.add(2)
     world.catch_up(TP, 3)
@@ -59,8 +58,7 @@ def test_what_is_left_of_an_older_topic_is_deleted_whatever_its_leader_epoch():
 
 
 def test_what_a_broker_owes_of_a_topic_that_is_gone_goes_before_it_hears_of_another_of_that_name():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.silent.add(2)
     world.reassign({TP: (1, 3)})
     world.catch_up(TP, 3)
@@ -80,8 +78,7 @@ def test_what_a_broker_owes_of_a_topic_that_is_gone_goes_before_it_hears_of_anot
 
 def test_a_topic_that_can_be_read_again_comes_after_what_a_broker_owes_of_an_older_one():
     """Found by simulation: the older replica was not asked for any more, and the newer one was never in sync."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.store.states[TP] = world.store.states[TP]._replace(isr=(2,), leader=2)
     world.store.owed[1] = OwedDeletions(((TP, EPOCH_DURING_DELETE),), 0)
     world.store.left_out = world.store.left_out._replace(topics=frozenset({"t"}))
@@ -113,8 +110,7 @@ def test_a_topic_that_can_be_read_again_takes_no_other_topics_replica_along():
 
 def test_a_debt_of_an_older_topic_is_known_by_its_leader_epoch():
     """Found by simulation: the list could not be read when the topic went, and was mended when a newer one existed."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.store.states[TP] = world.store.states[TP]._replace(isr=(1,))
     world.store.owed[2] = OwedDeletions(((TP, 4),), 0)
     world.sent.clear()
@@ -126,8 +122,7 @@ def test_a_debt_of_an_older_topic_is_known_by_its_leader_epoch():
 
 
 def test_a_debt_of_a_topic_that_others_removed_goes_before_a_broker_hears_of_another_of_that_name():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.silent.add(2)
     world.reassign({TP: (1, 3)})
     world.catch_up(TP, 3)

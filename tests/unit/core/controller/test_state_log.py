@@ -1,7 +1,5 @@
 """The state-change log of a cluster's story, and the answers of `shunter why` from it."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import orjson

@@ -23,9 +23,7 @@ from shunter.model.records import PutPartition
 
 
 def test_the_partition_that_was_decided_is_suspected(monkeypatch):
-    world = Harness((1, 2, 3)).start()
-    world.create("fine", [[1, 2]])
-    world.create("poison", [[1, 2]])
+    world = Harness((1, 2, 3)).start(fine=[[1, 2]], poison=[[1, 2]])
     decide = elections.elect_offline
 
     def deliberate(draft, settings, tp):
@@ -40,8 +38,7 @@ def test_the_partition_that_was_decided_is_suspected(monkeypatch):
 
 
 def test_what_was_written_together_is_suspected_with_the_requests_that_asked_for_it():
-    world = Harness((1, 2, 3)).start()
-    world.create("poison", [[1, 2]])
+    world = Harness((1, 2, 3)).start(poison=[[1, 2]])
     world.hold_writes = True
     world.kill(1)
     (batch,) = world.held_batches

@@ -101,8 +101,7 @@ def test_an_id_that_is_put_back_already_is_not_written_again():
 
 def test_where_brokers_write_isrs_themselves_moves_are_looked_at_every_second():
     """They announce an ISR after five seconds or more; a move by steps would wait for that at every step."""
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.feed(TopicIdsAgreed(False))
     world.reassign({T0: (1, 3)})
     assert world.state(T0).assignment.replicas == (1, 2, 3)
@@ -116,8 +115,7 @@ def test_where_brokers_write_isrs_themselves_moves_are_looked_at_every_second():
 
 
 def test_where_brokers_tell_us_of_isrs_no_state_is_read():
-    world = Harness().start()
-    world.create("t", [(1, 2)])
+    world = Harness().start(t=[(1, 2)])
     world.feed(TopicIdsAgreed(True))
     world.reassign({T0: (1, 3)})
     known = world.store.states[T0]

@@ -23,8 +23,7 @@ TOLD = "it has no replicas: delete its topic, or give the partition replicas by 
 
 def with_a_bare_partition():
     """Partition 0 of `bare` has no replicas, partition 1 has some, and so has another topic."""
-    world = Harness(brokers=(1, 2, 3)).start()
-    world.create("t", [(1, 2, 3)])
+    world = Harness(brokers=(1, 2, 3)).start(t=[(1, 2, 3)])
     world.store.topics["bare"] = Topic("bare", None, {0: ReplicaAssignment(()), 1: ReplicaAssignment((1, 2))}, 0)
     world.feed(TopicsRead((world.store.topic_snapshot("bare"),)))
     return world

@@ -3,8 +3,6 @@
 A partition and its reassignment are the simulation's (`SimulatedPartition`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
@@ -431,3 +429,12 @@ def go_on(rig: Rig, turns: int) -> None:
             rig.deliver()
         else:
             rig.pass_time(250)
+
+
+def planned(
+    topics: dict[str, list[Replicas]], *moves: tuple[str, int, Replicas], options: ExecutionOptions | None = None
+) -> Rig:
+    """A rig on a yard with these topics, and a plan of these moves that was handed in."""
+    rig = Rig(Yard(topics))
+    rig.submit(*moves, options=options)
+    return rig

@@ -1,9 +1,7 @@
 """The promises of the executor's core, one test for each sentence."""
 
-from __future__ import annotations
-
 import pytest
-from apache_yard import SIZE, Rig, Yard
+from apache_yard import SIZE, Rig, Yard, planned
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.capacity import Capacity
@@ -66,8 +64,7 @@ def begun(rig: Rig) -> Rig:
 
 
 def test_a_plan_that_gives_a_move_under_way_another_target_says_so() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (4, 5)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (4, 5)))
     rig.settle(catching_up=False, rounds=12)
     again = rig.submit(("t", 0, (4, 5)))
     rig.settle(catching_up=False, rounds=12)
@@ -79,8 +76,7 @@ def test_a_plan_that_gives_a_move_under_way_another_target_says_so() -> None:
 
 
 def test_the_papers_example_takes_the_papers_steps_with_the_last_two_in_one_request() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)))
     rig.settle()
     assert steps_of(rig) == [(1, 2, 3, 4), (1, 3, 4, 5), (4, 5, 6)]
     assert rig.yard.partitions[T0].replicas == (4, 5, 6)
@@ -90,22 +86,19 @@ def test_the_papers_example_takes_the_papers_steps_with_the_last_two_in_one_requ
 
 
 def test_all_at_once_is_one_request() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     rig.settle()
     assert rig.asked == [(T0, (4, 5, 6))]
 
 
 def test_the_order_alone_can_be_moved() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (3, 1, 2)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (3, 1, 2)))
     rig.settle()
     assert rig.yard.partitions[T0].replicas == (3, 1, 2)
 
 
 def test_a_plan_that_is_already_true_asks_for_nothing() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (1, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (1, 2, 3)))
     rig.settle()
     assert rig.asked == []
     assert rig.outcomes() == {T0: Outcome.DONE}
@@ -113,8 +106,7 @@ def test_a_plan_that_is_already_true_asks_for_nothing() -> None:
 
 @pytest.mark.parametrize("finished", range(3))
 def test_a_rollback_from_any_step_restores_the_original_order(finished: int) -> None:
-    rig = Rig(Yard({"t": [(3, 1, 2)]}))
-    rig.submit(("t", 0, (4, 5, 6)))
+    rig = planned({"t": [(3, 1, 2)]}, ("t", 0, (4, 5, 6)))
     begun(rig)
     for _step in range(finished):
         count = len(rig.asked)
@@ -131,8 +123,7 @@ def test_a_rollback_from_any_step_restores_the_original_order(finished: int) -> 
 
 
 def test_a_rollback_of_an_all_at_once_move_is_instant() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
     rig.command(CommandKind.ROLL_BACK)
     rig.settle(catching_up=False)
@@ -141,8 +132,7 @@ def test_a_rollback_of_an_all_at_once_move_is_instant() -> None:
 
 
 def test_a_stop_keeps_what_is_in_sync() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
     rig.yard.catch_up(T0)
     rig.pass_time(20_000)
@@ -154,8 +144,12 @@ def test_a_stop_keeps_what_is_in_sync() -> None:
 
 
 def test_a_stop_between_steps_begins_nothing() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)), options=ExecutionOptions(max_concurrent=1))
+    rig = planned(
+        {"t": [(1, 2, 3), (1, 2, 3)]},
+        ("t", 0, (4, 2, 3)),
+        ("t", 1, (4, 2, 3)),
+        options=ExecutionOptions(max_concurrent=1),
+    )
     begun(rig)
     rig.command(CommandKind.STOP)
     rig.settle(catching_up=False)
@@ -164,8 +158,7 @@ def test_a_stop_between_steps_begins_nothing() -> None:
 
 
 def test_a_paused_move_begins_no_step_and_trickles() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)))
     begun(rig)
     rig.command(CommandKind.PAUSE)
     rig.settle(catching_up=False, rounds=20)
@@ -180,8 +173,7 @@ def test_a_paused_move_begins_no_step_and_trickles() -> None:
 
 def test_bounds_hold_at_every_moment_and_capacity_is_used_as_it_frees_up() -> None:
     moves = [("t", number, (4, 2, 3)) for number in range(12)]
-    rig = Rig(Yard({"t": [(1, 2, 3)] * 12}))
-    rig.submit(*moves, options=ExecutionOptions(max_in=3))
+    rig = planned({"t": [(1, 2, 3)] * 12}, *moves, options=ExecutionOptions(max_in=3))
     most = 0
     for _round in range(400):
         while rig.pending:
@@ -251,8 +243,7 @@ def test_taking_over_with_another_target_drops_nothing_that_it_wants() -> None:
 
 
 def test_a_second_plan_turns_a_running_move_and_keeps_its_first_original() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     begun(rig)
     rig.submit(("t", 0, (5, 2, 3)))
     rig.settle(rounds=6)
@@ -276,8 +267,7 @@ def test_what_a_second_plan_does_not_say_stays_as_the_first_said_it() -> None:
 
 
 def test_a_step_that_somebody_cancels_is_reported_and_left() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     begun(rig)
     rig.settle(catching_up=False, rounds=10)
     rig.yard.alter(T0, None)
@@ -288,8 +278,7 @@ def test_a_step_that_somebody_cancels_is_reported_and_left() -> None:
 
 
 def test_a_partition_that_somebody_changes_is_left_and_the_rest_goes_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3), (1, 2, 3)]}, ("t", 0, (4, 2, 3)), ("t", 1, (4, 2, 3)))
     begun(rig)
     rig.settle(catching_up=False, rounds=10)
     rig.yard.alter(T0, (1, 2, 6))
@@ -300,8 +289,7 @@ def test_a_partition_that_somebody_changes_is_left_and_the_rest_goes_on() -> Non
 
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_topic_that_goes_is_reported_and_the_rest_goes_on(anew: bool) -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)], "u": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)), ("u", 0, (4, 5, 6)))
+    rig = planned({"t": [(1, 2, 3)], "u": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)), ("u", 0, (4, 5, 6)))
     begun(rig)
     rig.yard.delete("t")
     if anew:
@@ -340,8 +328,7 @@ def test_replicas_that_a_late_broker_told_at_first_are_not_what_a_rollback_resto
 
 
 def test_a_plan_waits_while_metadata_show_a_partition_as_before_its_last_move() -> None:
-    rig = Rig(Yard({"t": [(1, 2)], "u": [(1, 2)]}))
-    rig.submit(("t", 0, (2, 1)))
+    rig = planned({"t": [(1, 2)], "u": [(1, 2)]}, ("t", 0, (2, 1)))
     rig.settle()
     rig.submit(("u", 0, (2, 1)))
     rig.settle()
@@ -358,8 +345,7 @@ def test_a_plan_waits_while_metadata_show_a_partition_as_before_its_last_move() 
 
 
 def test_a_plan_waits_for_late_metadata_no_longer_than_brokers_can_be_late() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (2, 1)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (2, 1)))
     rig.settle()
     ended_at_ms = rig.now_ms
     rig.yard.partitions[T0].replicas = (1, 2)
@@ -371,15 +357,13 @@ def test_a_plan_waits_for_late_metadata_no_longer_than_brokers_can_be_late() -> 
 
 
 def test_a_plan_is_judged_by_what_several_brokers_agree_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (1, 3)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (1, 3)))
     asked = [work for work in rig.pending if isinstance(work, ObserveTopics)]
     assert asked == [ObserveTopics(("t",), sure=True)]
 
 
 def test_a_dead_broker_of_the_target_is_waited_for_by_name() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (6, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (6, 2, 3)))
     rig.settle(catching_up=False, rounds=10)
     rig.yard.kill(6)
     rig.settle(catching_up=False, rounds=30)
@@ -434,8 +418,7 @@ def test_a_broker_that_is_known_to_nobody_is_refused() -> None:
 
 
 def test_a_dead_replica_that_stays_holds_a_step_until_the_floor_is_relaxed() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(relax_after_ms=60_000))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=ExecutionOptions(relax_after_ms=60_000))
     begun(rig)
     rig.yard.kill(3)
     killed_at_ms = rig.now_ms
@@ -457,8 +440,7 @@ def test_a_dead_replica_that_stays_holds_a_step_until_the_floor_is_relaxed() -> 
 
 def test_a_floor_is_relaxed_once_its_copies_are_in_sync() -> None:
     """Only one original is in sync, so the running copy is what the partition needs most."""
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (1, 2, 4)), options=ExecutionOptions(relax_after_ms=10_000))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (1, 2, 4)), options=ExecutionOptions(relax_after_ms=10_000))
     begun(rig)
     rig.yard.kill(2)
     rig.yard.kill(3)
@@ -552,8 +534,7 @@ def test_a_throttle_of_others_that_the_limit_is_raised_above_is_told() -> None:
 
 
 def test_settings_are_read_anew_for_each_execution() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=ExecutionOptions(throttle=1_000))
     rig.settle()
     theirs = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
     rig.yard.settings = {theirs: "5000"}
@@ -563,8 +544,7 @@ def test_settings_are_read_anew_for_each_execution() -> None:
 
 
 def test_a_throttle_that_somebody_changed_is_left_to_them() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)), options=ExecutionOptions(throttle=1_000))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)), options=ExecutionOptions(throttle=1_000))
     begun(rig)
     key = ThrottleKey("broker", "4", "follower.replication.throttled.rate")
     rig.yard.settings[key] = "77"
@@ -585,8 +565,7 @@ def test_a_step_that_the_cluster_refuses_for_good_is_given_up_and_the_rest_goes_
 
 def test_a_factor_that_somebody_changed_before_a_step_is_not_changed_back() -> None:
     """KIP-860: the controller refuses a step that would. Without that, the step would undo the other tool's change."""
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     while not any(isinstance(work, AlterReassignments) for work in rig.pending):
         rig.deliver()
     partition = rig.yard.partitions[T0]
@@ -622,8 +601,7 @@ def test_a_cordoned_log_dir_is_refused_unless_the_replica_is_there() -> None:
 
 
 def test_a_request_that_is_lost_is_asked_again_only_if_it_did_not_arrive() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     while not any(isinstance(work, AlterReassignments) for work in rig.pending):
         rig.deliver()
     rig.deliver(next(i for i, work in enumerate(rig.pending) if isinstance(work, AlterReassignments)), lost=True)
@@ -634,8 +612,7 @@ def test_a_request_that_is_lost_is_asked_again_only_if_it_did_not_arrive() -> No
 
 
 def test_a_rollback_with_too_few_originals_in_sync_waits() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
     rig.yard.catch_up(T0)
     rig.yard.kill(2)
@@ -665,8 +642,7 @@ def test_steps_begin_only_in_the_time_window() -> None:
 
 def test_what_a_topic_weighed_is_forgotten_with_it() -> None:
     """Found by simulation: a move of a topic that was made anew waited for a disk with room for the former topic."""
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     rig.settle()
     assert any(tp == T0 for _broker, tp in rig.core.state.cluster.sizes)
     rig.yard.delete("t")
@@ -678,8 +654,7 @@ def test_what_a_topic_weighed_is_forgotten_with_it() -> None:
 
 def test_a_pause_takes_back_no_step_that_has_ended_unseen() -> None:
     """Found by simulation: a paused move's step had ended, and another target copied dropped replicas unthrottled."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
     running = ObservedPartition((3, 4, 1, 2), (1, 2), 1, ())
     put_off = undo(rig.core.state.moves[T0], running, frozenset({1, 2, 3, 4}), 1, put_off=True)
@@ -689,8 +664,7 @@ def test_a_pause_takes_back_no_step_that_has_ended_unseen() -> None:
 
 def test_a_greater_target_takes_the_place_of_a_step_that_was_never_taken_on() -> None:
     """Found by simulation: a replica that stays was out of sync, so the former target's step was asked for again."""
-    rig = Rig(Yard({"t": [(1, 3)]}))
-    rig.submit(("t", 0, (2,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 3)]}, ("t", 0, (2,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
     move = rig.core.state.moves[T0]
     move.target = (3, 2, 1)
@@ -701,8 +675,7 @@ def test_a_greater_target_takes_the_place_of_a_step_that_was_never_taken_on() ->
 
 def test_a_step_is_not_asked_for_again_that_drops_a_wanted_broker_that_is_down() -> None:
     """Found by simulation: the broker was back in sync just before the step ended, and the step dropped it."""
-    rig = Rig(Yard({"t": [(2, 1)]}))
-    rig.submit(("t", 0, (3, 2)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(2, 1)]}, ("t", 0, (3, 2)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)
     move = rig.core.state.moves[T0]
     move.target = (1, 2, 3)
@@ -714,8 +687,7 @@ def test_a_step_is_not_asked_for_again_that_drops_a_wanted_broker_that_is_down()
 
 
 def test_a_journal_of_another_cluster_is_refused() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     begun(rig)
     stranger = Rig(Yard({"t": [(1, 2, 3)]}))
     stranger.journal = rig.journal
@@ -737,9 +709,7 @@ def test_a_cluster_that_does_not_answer_is_told_and_asked_again() -> None:
 
 
 def submitted() -> Rig:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
-    return rig
+    return planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
 
 
 @pytest.mark.parametrize(
@@ -760,8 +730,7 @@ def test_a_name_that_no_topic_can_have_is_refused_by_kafkas_rule_and_the_rest_go
 
 
 def test_a_rollback_after_a_crash_does_not_call_itself_instant_while_a_dropping_step_may_have_ended() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 2)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 2)))
     begun(rig)
     rig.settle(catching_up=False, rounds=40)
     rig.start()
@@ -774,8 +743,7 @@ def test_a_rollback_after_a_crash_does_not_call_itself_instant_while_a_dropping_
 
 def test_while_a_process_stands_still_it_sees_nothing_that_is_strange() -> None:
     """World 97432703: the process stood still for fifteen seconds, and that time counted as time of strange looks."""
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     begun(rig)
     rig.settle(catching_up=False, rounds=10)
     rig.yard.alter(T0, None)

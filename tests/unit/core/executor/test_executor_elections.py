@@ -1,7 +1,5 @@
 """Elections are part of an execution: journalled, asked for, checked by what the cluster shows, and bounded."""
 
-from __future__ import annotations
-
 import pytest
 from apache_yard import Rig, Yard, go_on, until
 

@@ -1,7 +1,5 @@
 """Paused and stuck moves have a reason instead of an end; the end of moves without bytes is estimated by count."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

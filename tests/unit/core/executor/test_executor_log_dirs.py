@@ -1,7 +1,5 @@
 """Log dirs of a plan: asked for once their throttle is in force and the window is open, waited for broker by broker."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@ Phase one does harm and checks the invariants at every moment. Phase two heals a
 should (after FoundationDB and TigerBeetle's VOPR).
 """
 
-from __future__ import annotations
-
 from apache_yard import Rig, Yard
 from hypothesis import note, settings
 from hypothesis import strategies as st

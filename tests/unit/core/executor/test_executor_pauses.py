@@ -1,11 +1,9 @@
 """A pause holds exactly the paused moves, whatever else moves (decision 0206)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
-from apache_yard import Rig, Yard
+from apache_yard import Rig, planned
 
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.throttling.pausing import unheld
@@ -26,8 +24,11 @@ def rate(broker: int, setting: str = FOLLOWER_RATE) -> ThrottleKey:
 
 def copying(*targets: tuple[int, ...], options: ExecutionOptions) -> Rig:
     """A rig with one move for each target, all of them copying."""
-    rig = Rig(Yard({"t": [(1, 2)] * len(targets)}))
-    rig.submit(*[("t", number, target) for number, target in enumerate(targets)], options=options)
+    rig = planned(
+        {"t": [(1, 2)] * len(targets)},
+        *[("t", number, target) for number, target in enumerate(targets)],
+        options=options,
+    )
     rig.settle(catching_up=False, rounds=40)
     assert len(rig.asked) == len(targets)
     return rig
@@ -68,8 +69,7 @@ def test_a_pause_tells_what_it_pauses_and_what_was_paused_already() -> None:
 
 def test_a_pause_of_a_move_that_copies_nothing_slows_nothing_down() -> None:
     """Found by hand: with one of five moves paused by name, the answer was that of the kill switch."""
-    rig = Rig(Yard({"t": [(1, 2)] * 2}))
-    rig.submit(("t", 0, (3, 1)), ("t", 1, (4, 1)), options=replace(THROTTLED, max_concurrent=1))
+    rig = planned({"t": [(1, 2)] * 2}, ("t", 0, (3, 1)), ("t", 1, (4, 1)), options=replace(THROTTLED, max_concurrent=1))
     rig.settle(catching_up=False, rounds=40)
     told = answer(rig, rig.command(CommandKind.PAUSE, T1))
     assert told == "1 move paused. No step of a paused move begins, and other moves go on"
@@ -146,8 +146,7 @@ def test_rolling_one_back_lets_no_paused_copy_run() -> None:
 
 
 def test_a_paused_copy_takes_no_place_from_what_goes_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2)] * 2}))
-    rig.submit(("t", 0, (3, 1)), ("t", 1, (4, 1)), options=ExecutionOptions(max_concurrent=1))
+    rig = planned({"t": [(1, 2)] * 2}, ("t", 0, (3, 1)), ("t", 1, (4, 1)), options=ExecutionOptions(max_concurrent=1))
     rig.settle(catching_up=False, rounds=40)
     ((first, _target),) = rig.asked
     other = T1 if first == T0 else T0
@@ -229,8 +228,7 @@ def test_a_rollback_that_is_refused_for_good_says_that_the_copy_still_runs() -> 
 
 def test_a_copy_that_nobody_wants_any_more_counts_until_the_cluster_ends_it() -> None:
     options = ExecutionOptions(max_in=1)
-    rig = Rig(Yard({"t": [(1, 2)] * 2}))
-    rig.submit(("t", 0, (3, 1)), options=options)
+    rig = planned({"t": [(1, 2)] * 2}, ("t", 0, (3, 1)), options=options)
     rig.settle(catching_up=False, rounds=40)
     rig.yard.refuse[T0] = ErrorCode.NOT_CONTROLLER
     rig.submit(("t", 0, (4, 1)), ("t", 1, (3, 1)), options=options)

@@ -1,9 +1,7 @@
 """The rolling schedule's bounds and orders, the throttle's adaptation, log dirs, and the ETA."""
 
-from __future__ import annotations
-
 import pytest
-from apache_yard import SIZE, Rig, Yard, until_asked
+from apache_yard import SIZE, Rig, Yard, planned, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
@@ -381,8 +379,7 @@ def all_at_once(**bounds: int) -> ExecutionOptions:
 
 
 def test_the_bound_of_the_cluster_counts_copies_and_not_steps() -> None:
-    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
-    rig.submit(("t", 0, (3, 4)), ("t", 1, (5, 6)), options=all_at_once(max_concurrent=3))
+    rig = planned({"t": [(1, 2), (1, 2)]}, ("t", 0, (3, 4)), ("t", 1, (5, 6)), options=all_at_once(max_concurrent=3))
     until_quiet(rig)
     assert len(rig.asked) == 1, "four copies would run at once"
     told = {move.waits.text for move in rig.core.state.moves.values() if move.step is None}

@@ -1,15 +1,13 @@
-"""When the cluster is asked for a step, which step an answer belongs to, and what ends a step if brokers are late."""
-
-from __future__ import annotations
+"""Steps: when the cluster is asked for one, what is observed meanwhile, and what ends one if brokers are late."""
 
 from collections.abc import Callable
 
 import pytest
-from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked, until_begun
+from apache_yard import SIZE, LateRig, Rig, Yard, go_on, planned, until, until_asked, until_begun
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.judgement import LAG_MS, PATIENCE
-from shunter.core.executor.ready import AlterReassignments, JournalBatch
+from shunter.core.executor.ready import AlterReassignments, JournalBatch, ObserveLogDirs, PlanReply
 from shunter.core.executor.step_status import Standing
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
@@ -44,8 +42,7 @@ def until_under_way(rig: Rig) -> AlterReassignments:
 
 def test_a_late_answer_is_not_taken_for_that_of_another_plans_step() -> None:
     """Both steps are the first step of their move. The first plan was left as it was before its answer came."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)))
     late = until_under_way(rig)
     rig.pending.remove(late)
     rig.command(CommandKind.LEAVE)
@@ -138,8 +135,7 @@ def test_a_rollback_is_not_ended_by_the_refusal_of_the_step_before_it() -> None:
 
 def test_requests_without_an_answer_are_no_refusals() -> None:
     """World 97200317: after four requests in vain, one refusal of a broker that had just died ended the move."""
-    rig = Rig(Yard({"t": [(4,)]}))
-    rig.submit(("t", 0, (1,)))
+    rig = planned({"t": [(4,)]}, ("t", 0, (1,)))
     until_under_way(rig)
     rig.yard.refuse[T0] = ErrorCode.REQUEST_TIMED_OUT
     until(rig, lambda: rig.core.state.moves[T0].status.requests == PATIENCE, 2_000, "it was not asked for again")
@@ -154,8 +150,7 @@ def test_requests_without_an_answer_are_no_refusals() -> None:
 
 def test_a_move_whose_topic_is_made_anew_waits_for_the_answer_of_its_request() -> None:
     """World 97100746: the next plan asked for a step of the new topic while the old one's request was under way."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)))
     asked = until_under_way(rig)
     rig.pending.remove(asked)
     rig.yard.delete("t")
@@ -169,8 +164,7 @@ def test_a_move_whose_topic_is_made_anew_waits_for_the_answer_of_its_request() -
 
 def test_a_broker_that_dies_as_its_step_is_asked_for_is_waited_for() -> None:
     """A controller in ZooKeeper mode refuses a broker that is down. That must not end the move (world 97000923)."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (1, 3)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (1, 3)))
     asked = until_under_way(rig)
     rig.yard.kill(3)
     rig.yard.refuse[T0] = ErrorCode.INVALID_REPLICA_ASSIGNMENT
@@ -216,8 +210,7 @@ def test_a_late_broker_does_not_end_a_rollback_that_was_never_asked_for() -> Non
 
 
 def test_a_step_begun_in_the_future_of_a_clock_that_was_set_back_goes_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3, 4)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3, 4)))
     until_asked(rig)
     rig.settle(catching_up=False, rounds=4)
     rig.now_ms -= 600_000
@@ -227,8 +220,7 @@ def test_a_step_begun_in_the_future_of_a_clock_that_was_set_back_goes_on() -> No
 
 
 def test_a_stop_undoes_no_reassignment_of_others_that_took_the_place_of_a_step() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)))
     until_asked(rig)
     rig.settle(catching_up=False, rounds=6)
     rig.yard.alter(T0, (1, 2, 6))
@@ -240,8 +232,7 @@ def test_a_stop_undoes_no_reassignment_of_others_that_took_the_place_of_a_step()
 
 
 def test_a_step_that_was_given_up_before_it_was_asked_for_is_never_asked_for() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (3,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (3,)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     while not any(isinstance(entry.record, StepBegun) for entry in rig.journal):
         rig.deliver() if rig.pending else rig.pass_time(250)
     rig.crash()
@@ -275,8 +266,7 @@ def test_a_step_that_ended_behind_one_that_was_never_asked_for_is_still_ours() -
 
 def test_a_step_that_ended_without_an_answer_does_not_hold_up_another_target() -> None:
     """Found by simulation (seed 6003628): the partition had these replicas before, so metadata counted as late."""
-    rig = Rig(Yard({"t": [(2,)]}))
-    rig.submit(("t", 0, (3,)))
+    rig = planned({"t": [(2,)]}, ("t", 0, (3,)))
     rig.settle()
     rig.submit(("t", 0, (2,)))
     rig.deliver(rig.pending.index(until_under_way(rig)), lost=True)
@@ -358,8 +348,7 @@ def test_a_step_that_the_cluster_would_never_end_is_cancelled(
 
 def stopped_amid(number: int, kill: Replicas, *, original: Replicas = (1, 2), target: Replicas = (3, 4)) -> Rig:
     """A move that is stopped when a step of it has begun and these brokers have died."""
-    rig = Rig(Yard({"t": [original]}))
-    rig.submit(("t", 0, target))
+    rig = planned({"t": [original]}, ("t", 0, target))
 
     def begun() -> bool:
         rig.yard.catch_up(T0)
@@ -391,3 +380,39 @@ def test_a_stop_keeps_an_addition_that_died_where_an_original_is_gone_or_dead_an
     gone = stopped_amid(3, kill=(4,), original=(1, 2, 3), target=(4, 5, 6))
     assert gone.yard.partitions[T0].replicas == (1, 3, 4, 5)
     assert reason_of(gone) == "stopped where it stands; broker 4 stays, although out of sync"
+
+
+def test_a_plan_of_unknown_topics_is_answered() -> None:
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    token = rig.submit(("never", 0, ()))
+    rig.settle(rounds=30)
+    reply = rig.replies[token]
+    assert isinstance(reply, PlanReply)
+    assert "no topic never" in str(reply.error)
+
+
+def test_questions_without_an_answer_are_asked_again_after_a_pause() -> None:
+    rig = planned({"t": [(1, 2)], "u": [(1, 2)]}, ("t", 0, (3, 2)), ("u", 0, (3, 2)))
+    asked = 0
+    for _turn in range(40):
+        while rig.pending:
+            rig.deliver(lost=True)
+            asked += 1
+            assert asked < 200, "each failure asks more than it answers"
+        rig.pass_time(250)
+    assert asked <= 40
+
+
+def test_a_plan_is_judged_by_the_sizes_that_it_asked_for() -> None:
+    rig = planned({"t": [(1, 2)], "u": [(4, 5)]}, ("t", 0, (3, 2)))
+    until(rig, lambda: _asks_for_sizes(rig) == 1 and bool(rig.core.state.stepping()), 400, "a copy's size is not read")
+    token = rig.submit(("u", 0, (4, 6)))
+    while len(rig.pending) > _asks_for_sizes(rig):
+        rig.deliver(next(i for i, each in enumerate(rig.pending) if not isinstance(each, ObserveLogDirs)))
+    assert _asks_for_sizes(rig) == 1  # The copy's sizes are still asked for, and the plan's not yet.
+    until(rig, lambda: token in rig.replies, 40, "the plan is not answered")
+    assert rig.core.state.moves[TopicPartition("u", 0)].size_bytes == SIZE
+
+
+def _asks_for_sizes(rig: Rig) -> int:
+    return sum(isinstance(each, ObserveLogDirs) for each in rig.pending)

@@ -1,9 +1,7 @@
 """A move that can't end reports what it waits for and the way out, and the way out exists."""
 
-from __future__ import annotations
-
 import pytest
-from apache_yard import Rig, Yard, until
+from apache_yard import Rig, Yard, planned, until
 
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
@@ -44,8 +42,7 @@ def stuck_row(rig: Rig) -> str:
 
 
 def test_relaxing_promises_nothing_that_a_dead_broker_of_the_target_prevents() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (6, 2)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (6, 2)))
     rig.settle(catching_up=False, rounds=40)
     assert stuck_row(rig) == ""
     rig.yard.kill(6)
@@ -93,8 +90,7 @@ def test_a_stop_beside_a_dead_original_ends_with_the_copy_and_leaving_ends_it_at
 
 
 def test_a_failed_log_dir_of_the_target_is_named_until_it_works_again() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (6, 2)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (6, 2)))
     rig.settle(catching_up=False, rounds=40)
     state, (move,) = rig.core.state, rig.core.state.moves.values()
     seen = state.cluster.topics["t"].partitions[0]
@@ -189,8 +185,7 @@ def test_a_change_of_the_order_needs_no_dead_follower(strategy: Strategy, *, rel
 
 
 def test_a_rollback_that_only_restores_the_order_needs_no_dead_follower() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (2, 1, 4)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (2, 1, 4)))
     rig.settle(catching_up=False, rounds=40)
     rig.yard.kill(3)
     assert "can't end" not in told(rig, rig.command(CommandKind.ROLL_BACK))
@@ -353,8 +348,7 @@ def test_leaving_a_step_that_does_not_end_says_so() -> None:
     assert reply.partly
     rig.settle(catching_up=False)
     assert "may not end before an offline replica of it is back" in rig.core.state.moves[T0].reason
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 1, 2)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 1, 2)))
     rig.settle(catching_up=False, rounds=40)
     reply = rig.replies[rig.command(CommandKind.LEAVE)]
     assert isinstance(reply, CommandReply)
@@ -372,8 +366,7 @@ def test_leaving_a_step_of_a_known_version_says_only_what_is_true_there() -> Non
 
 def test_a_rollback_whose_later_steps_need_a_dead_broker_promises_nothing() -> None:
     """The cancel of the step under way is instant; the original that was dropped before is dead."""
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 5, 6)))
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)))
 
     def has_dropped_one() -> bool:
         partition = rig.yard.partitions[T0]
@@ -477,8 +470,7 @@ def test_a_broker_whose_log_dir_failed_may_refuse_a_replica_and_that_is_said(*, 
 
 def test_a_name_that_the_execution_does_not_have_keeps_no_other_from_its_order() -> None:
     """An outsider's find: `stop a b` stopped nothing, because a had gone."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (1, 3)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (1, 3)))
     until(rig, lambda: bool(rig.core.state.moves), 200, "the plan was not taken on")
     strange = TopicPartition("u", 0)
     decided = decide_command(rig.core.state, Command(CommandKind.STOP, (TopicPartition("t", 0), strange)))
@@ -504,8 +496,7 @@ def test_a_rollback_to_a_broker_that_others_cordoned_is_told_as_stuck() -> None:
 
 
 def test_a_copy_from_a_dead_broker_names_it_and_what_is_left_in_the_cluster() -> None:
-    rig = Rig(Yard({"t": [(5,)]}))
-    rig.submit(("t", 0, (2,)))
+    rig = planned({"t": [(5,)]}, ("t", 0, (2,)))
     rig.settle(catching_up=False, rounds=40)
     assert rig.yard.partitions[T0].adding == (2,)
     assert stuck_row(rig) == ""
@@ -529,8 +520,7 @@ def test_a_copy_from_a_dead_broker_names_it_and_what_is_left_in_the_cluster() ->
 @pytest.mark.parametrize("looks", [False, True])
 def test_a_step_that_is_over_in_the_cluster_waits_for_a_look_and_for_no_broker(*, looks: bool) -> None:
     """An outsider's find: while looks failed, a move that had ended was told as stuck for half a minute."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (1, 3)))
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (1, 3)))
     rig.settle(catching_up=False, rounds=40)
     rig.yard.kill(3)
     rig.settle(catching_up=False, rounds=40)

@@ -1,9 +1,7 @@
 """Throttles with brokers that are late, and with other tools that set the same settings."""
 
-from __future__ import annotations
-
 import pytest
-from apache_yard import LateRig, Rig, Yard, go_on, until, until_asked
+from apache_yard import LateRig, Rig, Yard, go_on, planned, until, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.history import executions
@@ -149,8 +147,7 @@ def test_a_throttle_set_by_somebody_between_two_executions_is_theirs_though_it_h
 
 
 def test_a_change_of_somebody_else_is_not_overwritten_by_another_limit() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     rig.yard.settings[RATE] = "123"
     rig.pass_time(20_000)
@@ -175,8 +172,7 @@ def test_a_value_from_before_us_that_a_late_broker_shows_is_not_left_as_somebody
 
 def test_a_throttle_set_by_somebody_while_nobody_drove_comes_back_as_it_was() -> None:
     """Found by simulation (seed 934): a new process set the throttles of its journal without reading them first."""
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     rig.yard.settings[RATE] = "5000"
     rig.crash()
@@ -202,8 +198,12 @@ def test_a_broker_that_tells_nothing_of_its_settings_holds_up_no_other() -> None
 
 def test_a_throttle_that_somebody_took_away_is_in_force_again_before_the_next_copy() -> None:
     """Found by simulation (seed 5000232): a throttle that was set once was believed to stay in force."""
-    rig = Rig(Yard({"t": [(1, 2), (1, 2)]}))
-    rig.submit(("t", 0, (4, 2)), ("t", 1, (4, 2)), options=ExecutionOptions(throttle=1_000, max_concurrent=1))
+    rig = planned(
+        {"t": [(1, 2), (1, 2)]},
+        ("t", 0, (4, 2)),
+        ("t", 1, (4, 2)),
+        options=ExecutionOptions(throttle=1_000, max_concurrent=1),
+    )
     until_asked(rig)
     rig.yard.settings.clear()
     rig.settle(catching_up=False, rounds=130)
@@ -232,8 +232,7 @@ class DeniedRig(Rig):
 
 
 def test_a_rate_that_somebody_took_away_is_in_force_again_while_the_copy_goes_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     del rig.yard.settings[RATE]
     until(rig, lambda: RATE in rig.yard.settings, 200, "the copy is not throttled any more")
@@ -243,8 +242,7 @@ def test_a_rate_that_somebody_took_away_is_in_force_again_while_the_copy_goes_on
 
 
 def test_a_rate_that_somebody_changed_is_told_while_the_copy_goes_on() -> None:
-    rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.submit(("t", 0, (4, 2)), options=THROTTLED)
+    rig = planned({"t": [(1, 2)]}, ("t", 0, (4, 2)), options=THROTTLED)
     until_asked(rig)
     rig.yard.settings[RATE] = "123"
     kinds = [notice.kind for notice in rig.notices]
@@ -361,8 +359,7 @@ def test_a_look_from_before_the_refusal_does_not_tell_that_a_list_went_with_its_
 
 
 def test_a_copy_that_a_second_plan_brings_is_throttled_before_it_begins() -> None:
-    rig = Rig(Yard({"t": [(1,)]}))
-    rig.submit(("t", 0, (4,)), options=THROTTLED)
+    rig = planned({"t": [(1,)]}, ("t", 0, (4,)), options=THROTTLED)
     until_asked(rig)
     rig.yard.catch_up(T0)
     rig.submit(("t", 0, (1,)), options=THROTTLED)
@@ -438,8 +435,7 @@ def test_a_cordon_is_in_force_before_the_first_step_and_stays_when_all_is_done()
 
 
 def test_a_cordon_is_taken_back_when_a_move_is_turned() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
     until_asked(rig)
     assert rig.yard.settings == {CORDON: "*"}
     rig.command(CommandKind.ROLL_BACK)
@@ -450,8 +446,7 @@ def test_a_cordon_is_taken_back_when_a_move_is_turned() -> None:
 
 
 def test_a_rollback_cancels_by_null_where_a_target_would_name_a_cordoned_broker() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
     until_asked(rig)
     rig.command(CommandKind.ROLL_BACK)
     rig.settle(catching_up=False)
@@ -461,8 +456,12 @@ def test_a_rollback_cancels_by_null_where_a_target_would_name_a_cordoned_broker(
 
 
 def test_moves_away_from_two_cordoned_brokers_have_one_step() -> None:
-    rig = Rig(Yard({"t": [(1, 2), (3, 4)]}))
-    rig.submit(("t", 0, (3, 4)), ("t", 1, (4, 3)), options=ExecutionOptions(cordons=((1, "*"), (2, "*"))))
+    rig = planned(
+        {"t": [(1, 2), (3, 4)]},
+        ("t", 0, (3, 4)),
+        ("t", 1, (4, 3)),
+        options=ExecutionOptions(cordons=((1, "*"), (2, "*"))),
+    )
     rig.settle()
     assert sorted(rig.asked) == [(T0, (3, 4)), (TopicPartition("t", 1), (4, 3))]
 
@@ -506,8 +505,7 @@ def test_a_cordon_that_stays_is_known_until_an_order_or_an_undo_ends_it(before: 
 
 
 def test_a_cordon_that_others_changed_is_theirs_when_an_order_ends_it() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
     rig.settle()
     rig.yard.settings = {CORDON: "/e"}
     rig.start()
@@ -519,8 +517,7 @@ def test_a_cordon_that_others_changed_is_theirs_when_an_order_ends_it() -> None:
 
 
 def test_a_cordon_of_a_drain_under_way_is_ended_by_an_order_and_kept_when_another_plan_joins() -> None:
-    rig = Rig(Yard({"t": [(1, 2, 3), (2, 3)]}))
-    rig.submit(("t", 0, (4, 2, 3)), options=cordoning())
+    rig = planned({"t": [(1, 2, 3), (2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
     until_asked(rig)
     rig.submit(("t", 1, (3, 2)))
     for _ in range(3):
@@ -538,7 +535,6 @@ def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:
     rig.submit(("t", 0, (4, 1)), options=ExecutionOptions(cordons=((4, ""), (1, ""))))
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE}
-    rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.submit(("t", 0, (1, 2, 4)), options=cordoning())
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (1, 2, 4)), options=cordoning())
     rig.settle()
     assert rig.asked == [], "broker 1 would be cordoned before the step"

@@ -1,7 +1,5 @@
 """What can be known about a cluster: the product of all facts, some thousands of combinations."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from dataclasses import replace

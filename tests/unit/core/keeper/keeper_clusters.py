@@ -1,7 +1,5 @@
 """Clusters as the keeper sees them: drawn ones for properties, small ones that can be checked by eye."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import replace

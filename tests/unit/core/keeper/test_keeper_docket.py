@@ -1,7 +1,5 @@
 """Proposals that are kept: which are still valid, which are new, who has approved them, and which is begun next."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

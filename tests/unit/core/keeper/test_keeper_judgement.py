@@ -1,7 +1,5 @@
 """The conditions that the keeper sees, since when, its proposals, and the reasons that hold them back."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How a cluster stands: over the product of all facts, no sentence says anything else than the facts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

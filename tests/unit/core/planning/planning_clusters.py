@@ -1,7 +1,5 @@
 """Clusters to plan: drawn ones for properties, and small ones that can be checked by eye."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 

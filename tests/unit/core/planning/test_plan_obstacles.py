@@ -1,7 +1,5 @@
 """No plan changes a partition beside an offline replica that stays, or one on a cordoned broker."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Properties of every plan, whatever the cluster."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

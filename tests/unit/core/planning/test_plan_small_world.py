@@ -4,8 +4,6 @@ A partition by itself has so few possible outcomes that all of them can be tried
 plan has to find one that is as good, or the request is refused; if none does, the plan has to say so.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator

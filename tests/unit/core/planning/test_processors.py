@@ -1,7 +1,5 @@
 """The cost of a byte: made brokers with known costs, noise, unlike machines; and plans that aim at processors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What if: each answer compared with figures counted by hand, or by a loop that does not use the planner."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
