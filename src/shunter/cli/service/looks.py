@@ -98,7 +98,13 @@ def proposals(service: ServiceClient, cluster: str, *, ended: bool, output: str)
         figures = ("id", "state", "scope", "moves", "bytes", "least_bytes", "leader_changes", "rollback_bytes")
         keys = (*figures, "reasons", "held_back", "undone")
         rows = [
-            {**{key: view["proposal"][key] for key in keys}, "outcome": view["proposal"]["outcome"]} for view in found
+            {
+                **{key: view["proposal"][key] for key in keys},
+                "outcome": view["proposal"]["outcome"],
+                "approvals": [vote["who"] for vote in view["proposal"]["votes"]],
+                "wanted_approvals": view["wanted_votes"],
+            }
+            for view in found
         ]
         show_rows(output, rows, lambda row: told_proposal(row, when=" when it was planned"))
         if not rows and output == "text":
@@ -118,6 +124,9 @@ def told_proposal(row: Any, when: str = "") -> str:
     """A proposal: what it would copy and why, what it waits for, and how it ended."""
     size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
     lines = [f"{row['id']} {row['state']}: {size} at the most", *(f"  {each}" for each in row["reasons"])]
+    if row["state"] == "waiting" and row.get("wanted_approvals", 0) > 1:
+        who = ", ".join(row["approvals"]) or "nobody yet"
+        lines.append(f"  approved by {len(row['approvals'])} of {row['wanted_approvals']}: {who}")
     lines += [f"  waits: {each}" for each in row["held_back"]]
     lines += [f"  left undone{when}: {each}" for each in row["undone"]]
     return "\n".join([*lines, *([f"  {row['outcome']}"] if row["outcome"] else [])])

@@ -153,6 +153,8 @@ class TestWhatMendsWhat:
 
     def test_a_failed_log_dir_is_left(self) -> None:
         seen = cluster({"t": [[1, 2]]}, failed=(("t", 0, 1),))
+        # As a real broker is read: it answers, and its failed log dir is unknown.
+        seen = replace(seen, inventory=seen.inventory._replace(unanswered=((1, "log dir /broken failed"),)))
         proposal = ready(look(seen, only(Condition.LOG_DIR_FAILED)))
         assert proposal is not None
         assert [sorted(each.replicas) for each in proposal.changes] == [[2, 3]]
