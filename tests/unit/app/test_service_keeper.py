@@ -823,3 +823,11 @@ async def test_a_condition_of_a_broker_that_dies_is_told_to_end_by_that(tmp_path
         yard.brokers, before = (1, 2, 3), len(life.events)
         await life.look()
         assert _over(life.events[before:]) == ["broker 1 is up again"]
+
+
+async def test_a_stop_of_nothing_is_refused_before_anybody_confirms_it(tmp_path: Path) -> None:
+    """An outsider's find: "0 open moves would end here", and a demand for --yes."""
+    async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), policy()) as life:
+        await life.first_look()
+        with pytest.raises(OrderRefused, match="nothing is under way: no move is open"):
+            life.desk.preview(order(OrderKind.STOP), "anna")

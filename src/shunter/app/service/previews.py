@@ -62,6 +62,9 @@ def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) ->
     named = set(map(str, command.partitions))
     view = keeper.known.execution or driven(keeper).view()
     rows = [row for row in view.moves if row.state in OPEN_STATES and (not named or row.partition in named)]
+    if not rows:
+        why = "all moves named have ended" if named else "no move is open"
+        raise OrderRefused(Refusal.NOT_ALLOWED, f"nothing is under way: {why}")
     told = _PREVIEWS[kind].format(counted(len(rows), "open move"))
     found = _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
     done = sum(row.state == "done" for row in view.moves)
