@@ -38,6 +38,8 @@ from shunter.model.service import (
 
 FILES_MS = 180_000
 """How long files of replicas that left a broker may stay on its disks: Kafka deletes them after a minute, by default."""
+_REACHED_OR_NOT = {Scope.DRAIN.value, Scope.REPLACE.value, Scope.OFFLINE.value}
+"""Scopes whose plans leave undone what rules and facts forbid, not what a band allows. So the counts can be compared."""
 _BEGUN = (ProposalState.STARTING, ProposalState.RUNNING)
 _OF_FILES = (Condition.DISK_FULL, Condition.DISK_RUNWAY, Condition.LOG_DIR_FULL, Condition.LOG_DIR_BAND)
 """Conditions that such files may keep up for a while after a plan."""
@@ -151,6 +153,7 @@ def review(proposal: KeptProposal, seen: Sighting, judgement: Judgement, policy:
     """Say whether a kept plan may still be carried out as it is. Pre: `seen` is in order."""
     scope = Scope(proposal.scope)
     stale = _elsewhere(proposal, seen) or _forbidden(proposal, seen, policy) or _not_wanted(proposal, judgement)
+    stale = stale or _outdone(proposal, judgement)
     back = held_back(seen, scope, policy)
     # A plan on paper needs a cluster in which nothing is being moved.
     if not stale and not back and scope is not Scope.OFFLINE and not _was_tried(proposal, judgement, policy):
@@ -194,6 +197,16 @@ def _not_wanted(proposal: KeptProposal, judgement: Judgement) -> str:
     if proposal.conditions and not holds & set(proposal.conditions):
         return f"nothing asks for it any more: {', '.join(proposal.conditions)} does not hold"
     return ""
+
+
+def _outdone(proposal: KeptProposal, judgement: Judgement) -> str:
+    """Why another plan is to take the place of one that nobody has approved: it leaves less undone; "": none does."""
+    if proposal.state is not ProposalState.WAITING or proposal.scope not in _REACHED_OR_NOT or not proposal.undone:
+        return ""
+    now = next((each for each in judgement.proposals if each.scope.value == proposal.scope and each.ready), None)
+    if now is None or len(now.undone) >= len(proposal.undone) or now.moves <= proposal.moves:
+        return ""
+    return f"a plan that leaves less undone is possible now: {counted(now.moves, 'replica')} to copy"
 
 
 def _forbidden(proposal: KeptProposal, seen: Sighting, policy: KeeperPolicy) -> str:

@@ -306,3 +306,22 @@ def test_a_balance_does_not_bring_back_what_an_earlier_one_took_away() -> None:
     again = ready(look(cluster(LOPSIDED, past=(long_ago,)), BALANCE))
     assert again is not None
     assert again.changes == free.changes
+
+
+def test_a_plan_that_was_made_under_a_freeze_gives_way_to_one_that_leaves_less_undone() -> None:
+    """An outsider's find: it stayed after the freeze, and was approved, and a second approval was needed."""
+    policy = replace(only(Condition.DRAIN), intents=Intents(drain=(2,)))
+    frozen = replace(policy, rails=replace(policy.rails, frozen_topics=("pay",)))
+    seen = cluster({"t": [[1, 2]], "pay": [[1, 2], [2, 1]]})
+    (made,) = kept(seen, frozen)
+    assert (made.moves, bool(made.undone)) == (1, True)
+    assert kept(later(seen, 1), frozen, made) == ()
+    stale, new = kept(later(seen, 1), policy, made)
+    assert (stale.state, stale.outcome) == (
+        ProposalState.STALE,
+        "a plan that leaves less undone is possible now: 3 replicas to copy",
+    )
+    assert (new.state, new.moves) == (ProposalState.WAITING, 3)
+    assert not any("excluded" in each for each in new.undone)
+    approved = replace(made, state=ProposalState.APPROVED)
+    assert all(each.state is not ProposalState.STALE for each in kept(later(seen, 1), policy, approved))
