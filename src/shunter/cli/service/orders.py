@@ -87,9 +87,9 @@ def propose(
 ) -> None:
     """Let the service plan by its last observation, within its policy, and keep the plan as a proposal.
 
-    SCOPE is rebalance, leaders or fix-racks; fill, drain, demote or disks (none: all) with brokers; replace with OLD=NEW;
-    topics with topics and --replicas; move with partitions or topics and --to. Rules narrow the policy. Exit status of
-    --dry-run: 1 if the plan leaves something undone.
+    SCOPE is rebalance, offline, leaders or fix-racks; fill, drain, demote or disks (none: all) with brokers; replace
+    with OLD=NEW; topics with topics and --replicas; move with partitions or topics and --to. Rules narrow the policy.
+    Exit status of --dry-run: 1 if the plan leaves something undone.
 
     \b
     Examples:

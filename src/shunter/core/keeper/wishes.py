@@ -16,7 +16,19 @@ from shunter.model.inventory import TopicWish
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Mode
 from shunter.model.service import IntentKind, KeptIntent, KeptProposal, OrderRefused, Refusal, ServiceOrder
 
-WISHES = ("rebalance", "leaders", "fix-racks", "fill", "drain", "demote", "replace", "topics", "move", "disks")
+WISHES = (
+    "rebalance",
+    "offline",
+    "leaders",
+    "fix-racks",
+    "fill",
+    "drain",
+    "demote",
+    "replace",
+    "topics",
+    "move",
+    "disks",
+)
 """Scopes that a person may ask for. `move` moves partitions and topics that were picked by hand: a plan of `topics`."""
 _NAMING = ("brokers", "replacements", "topics", "replicas", "partitions", "to")
 _TAKES = {

@@ -371,6 +371,18 @@ def test_a_plan_keeps_to_its_rules() -> None:
     assert asked("rebalance", most_moves=2).reasons[0] == "anna asked for: rebalance most-moves=2"
 
 
+def test_offline_replicas_are_restored_by_hand_too() -> None:
+    """An outsider's find: where the policy only reports a failed log dir, nobody could ask the service to heal it."""
+    for seen in (
+        cluster({"t": [[1, 2], [3, 2]]}, failed=(("t", 0, 1),)),
+        cluster({"t": [[1, 2], [9, 2]]}, brokers=(1, 2, 3)),
+    ):
+        made = wished(order("offline"), seen, POLICY, "prod", "anna")
+        assert len(made.changes) == made.moves == 1
+    with pytest.raises(OrderRefused, match="offline: there is nothing to move"):
+        wished(order("offline"), cluster({"t": [[1, 2]]}), POLICY, "prod", "anna")
+
+
 def test_a_band_of_an_order_counts_before_the_policys() -> None:
     assert asked("rebalance", band_percent=1).moves == 8
     with pytest.raises(OrderRefused, match="rebalance band-percent=30: the next observation would undo it"):

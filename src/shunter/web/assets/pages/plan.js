@@ -9,6 +9,7 @@ import { number, words } from "../words.js";
 
 const SCOPES = [
   ["rebalance", "Balance bytes and replicas", "Moves replicas until every broker is within its thresholds.", ""],
+  ["offline", "Restore offline replicas", "Replicas on dead brokers and failed log dirs get other brokers.", ""],
   ["leaders", "Balance leaders", "Changes only preferred leaders; nothing is copied.", ""],
   ["fix-racks", "Spread replicas over racks", "Each replica of a partition gets a rack of its own.", ""],
   ["fill", "Fill brokers", "Brings replicas to brokers that were added.", "brokers"],
