@@ -27,8 +27,7 @@ from shunter.views.execution import ExecutionView, MoveRow, view_from_json
 TOPIC = ways_out(Target("k1:9092", journal_topic="_shunter"))
 STUCK = "it can't end; `shunter rollback` or `shunter stop` ends it; `shunter stop --leave` ends it as it is"
 TYPED = (
-    "it can't end; `shunter rollback --bootstrap-server k1:9092 --journal-topic _shunter` or "
-    "`shunter stop --bootstrap-server k1:9092 --journal-topic _shunter` ends it; "
+    "it can't end; `shunter rollback --service SERVICE` or `shunter stop --service SERVICE` ends it; "
     "`shunter stop --leave --bootstrap-server k1:9092 --journal-topic _shunter` ends it as it is"
 )
 ROW = MoveRow("t-0", "moving", "forward", (1,), (1,), (2,), None, 1, "", STUCK, 100, 60, 0)

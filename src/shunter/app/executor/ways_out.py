@@ -13,15 +13,15 @@ from shunter.views.execution import ExecutionView
 
 _VERB = re.compile(r"`(shunter (?!withdraw )(?![^`]*--service)[^`]+)`")
 """Verbs that speak to the driver, not to a service."""
+_TURNS = re.compile(r"`shunter (rollback|stop|pause|resume)`")
+"""Orders that a service takes as they are. It refuses a `resume` for its driver under its kill switch."""
 _PHRASES = (
-    ("until `shunter resume`", "until `shunter resume --service SERVICE`"),
     ("`shunter throttles clear`", "`shunter throttles clear --service SERVICE`"),
     (", or if it is dead say --take-over-cluster", "; if it is dead, this service takes over by itself"),
     (", or say --take-over-cluster to go on without a claim", "; this service tries again by itself"),
     ("; or `--take-over-cluster` takes the journal from it", ""),
 )
-"""A service has no flag `--take-over-cluster`: it tries again, and a claim ends with its process. Its kill switch refuses
-a `shunter resume` that speaks to the driver."""
+"""A service has no flag `--take-over-cluster`: it tries again, and a claim ends with its process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +34,7 @@ class WaysOut:
         """A sentence of the executor whose ways out can be typed as they are."""
         for theirs, ours in _PHRASES:
             text = text.replace(theirs, ours)
+        text = _TURNS.sub(r"`shunter \1 --service SERVICE`", text)
         return _VERB.sub(rf"`\1 {self.place}`", text)
 
     def view(self, view: ExecutionView) -> ExecutionView:
