@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import orjson
@@ -114,6 +116,9 @@ class Gate:
     def refusal(self, command: Command | None) -> str:
         return "paused" if command is not None and command.kind is CommandKind.RESUME else ""
 
+    def options(self, wanted: ExecutionOptions) -> ExecutionOptions:
+        return replace(wanted, throttle=wanted.throttle or 2_000_000)
+
     def taken(self, what: str, given_by: str, answer: str) -> None:
         self.heard.append((what, given_by, answer))
 
@@ -133,7 +138,11 @@ async def test_a_gate_judges_orders_and_hears_who_gave_those_that_were_taken(wor
 async def test_a_plan_and_a_command_carry_who_gave_them(world: World, tmp_path: Path) -> None:
     gate, now_ms = Gate(), world.driver.clock.now_ms()
     plan = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [3, 2]}]}
-    handed_in = {"plan": plan, "options": options_to_json(ExecutionOptions()), "given_by": "ben (shunter execute)"}
+    now = datetime.now()  # noqa: DTZ005 - a window is in local time
+    later = tuple((now.hour * 60 + now.minute + minutes) % 1440 for minutes in (60, 120))
+    # No step begins before the second order: the move would end before it.
+    options = options_to_json(ExecutionOptions(window=(later[0], later[1])))
+    handed_in = {"plan": plan, "options": options, "given_by": "ben (shunter execute)"}
     with closing(Watched(tmp_path / "a.journal")) as shell:
         shell.order("plan", handed_in, now_ms)
         async with driven(world, shell, gate):
@@ -142,6 +151,10 @@ async def test_a_plan_and_a_command_carry_who_gave_them(world: World, tmp_path: 
             (turned,) = await shell.answers(1)
     assert (taken["accepted"], turned["accepted"]) == (True, True), (taken, turned)
     assert gate.heard == [
-        ("execute a plan", "ben (shunter execute)", "1 move taken on"),
+        (
+            "execute a plan",
+            "ben (shunter execute)",
+            "1 move taken on, under the policy's throttle of 2.0 MB/s, as the plan has none",
+        ),
         ("rollback all moves", "eve (shunter rollback)", turned["text"]),
     ]

@@ -462,7 +462,8 @@ class ClusterKeeper(ClusterWords):
 
     async def _drive(self, driving: Driving) -> str:
         self.driving, self.reconciled = driving, False
-        running = asyncio.create_task(driving.run(self._viewed, ShellGate(self.facts, self._heard)))
+        gate = ShellGate(self.facts, self._heard, self.cluster.options)
+        running = asyncio.create_task(driving.run(self._viewed, gate))
         self._leaves.clear()
         leaving = asyncio.create_task(self._leaves.wait())
         try:

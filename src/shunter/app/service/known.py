@@ -10,7 +10,7 @@ from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Reach, ServiceRole
 from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, why_refused
 from shunter.core.keeper.words import hold_of
-from shunter.model.execution import Command, CommandKind
+from shunter.model.execution import Command, CommandKind, ExecutionOptions
 from shunter.model.service import OPEN, IntentKind, OrderKind
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
@@ -29,6 +29,13 @@ class ShellGate:
 
     facts: Callable[[], ClusterFacts]
     taken: Callable[[str, str, str], None]
+    by_policy: ExecutionOptions
+
+    def options(self, wanted: ExecutionOptions) -> ExecutionOptions:
+        """The policy's throttle holds for a plan that has none, unless it joins an execution, whose rate stays."""
+        if wanted.throttle is not None or self.facts().open_moves:
+            return wanted
+        return replace(wanted, throttle=self.by_policy.throttle)
 
     def refusal(self, command: Command | None) -> str:
         """Why a command is not taken now, or (None) a plan: the kill switch of the service holds."""

@@ -13,13 +13,13 @@ import orjson
 
 from shunter.core.executor.ready import Reply
 from shunter.core.spare_replicas import told_thin
-from shunter.core.wording import counted, named
+from shunter.core.wording import counted, named, told_rate
 from shunter.drivers.journal.execution import ExecutionDriver, ExecutorEnded
 from shunter.drivers.journal.journals import ANSWER_WITHIN_S, LeasedJournal, OrderRow
 from shunter.errors import ShunterError
 from shunter.formats.journal import command_from_json, options_from_json
 from shunter.formats.reassignment_json import decode_plan
-from shunter.model.execution import Command, CommandKind
+from shunter.model.execution import Command, CommandKind, ExecutionOptions
 
 ORDERS_EVERY_S = 0.25
 _VERBS = {CommandKind.ROLL_BACK: "rollback"}
@@ -31,6 +31,10 @@ class OrderGate(Protocol):
 
     def refusal(self, command: Command | None) -> str:
         """Why a command is not taken now, or (None) a plan; "": it is."""
+        ...
+
+    def options(self, wanted: ExecutionOptions) -> ExecutionOptions:
+        """The options under which a plan of another shell is carried out, if it asks for these."""
         ...
 
     def taken(self, what: str, given_by: str, answer: str) -> None:
@@ -118,7 +122,9 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
             partly = {"partly": True} if reply.partly else {}
             return orjson.dumps({"accepted": reply.accepted, "text": reply.text, **partly}).decode()
         moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
-        reply = await driver.submit(f"order-{order.number}", moves, options_from_json(document["options"]))
+        wanted = options_from_json(document["options"])
+        options = wanted if gate is None else gate.options(wanted)
+        reply = await driver.submit(f"order-{order.number}", moves, options)
     except ExecutorEnded:
         raise
     except (ShunterError, ValueError, KeyError) as error:
@@ -126,6 +132,8 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
     refused = [f"{move.tp}: {move.refused}" for move in reply.moves if move.refused is not None]
     instead = [f"{move.tp}: {move.instead}" for move in reply.moves if move.instead]
     text = reply.error or f"{counted(len(reply.moves) - len(refused), 'move')} taken on"
+    if reply.error is None and options.throttle is not None and options.throttle != wanted.throttle:
+        text += f", under the policy's throttle of {told_rate(options.throttle)}, as the plan has none"
     if gate is not None and reply.error is None:
         gate.taken("execute a plan", str(document.get("given_by", "")), text)
     answer: dict[str, Any] = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
