@@ -7,16 +7,20 @@ import pytest
 
 from shunter.app.executor.dry_run import DryRun, dry_run
 from shunter.app.executor.throttles import told_anyway
+from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.model.execution import (
     ExecutionOptions,
+    JournalEntry,
     LogDirSpace,
+    MoveAccepted,
     MoveOrder,
     ObservedPartition,
     ObservedTopic,
+    PlanAccepted,
     ReplicaSize,
 )
 from shunter.model.partition import TopicPartition
@@ -260,3 +264,16 @@ async def test_a_plan_that_names_the_large_log_dir_or_looks_at_no_room_has_no_pr
 
 async def test_unknown_room_is_unknown() -> None:
     assert await problems(MoveOrder(T0, (4,))) == ([None], (4,))
+
+
+async def test_a_plan_that_joins_an_execution_is_foretold_at_its_rate() -> None:
+    """An outsider's find: "at least 3 s at 50.0 MB/s (a guess)", beside an execution at 1.5 MB/s."""
+    state = ExecutorState()
+    options = ExecutionOptions(throttle=1_500_000)
+    for number, record in enumerate(
+        (PlanAccepted("p", "c", options), MoveAccepted(TPS[1], None, (1,), (4,), Strategy.INCREMENTAL, 1)), start=1
+    ):
+        apply(state, JournalEntry(number, 0, "", record))
+    cluster = cast("Any", with_little_room())
+    found = await dry_run(cluster, state, [MoveOrder(T0, (3,))], ExecutionOptions(disk_share=0))
+    assert (found.forecast.bandwidth, found.forecast.guessed) == (1_500_000, False)

@@ -154,7 +154,8 @@ async def dry_run(
         replace(each, problem=_both(each.problem, waits.get(order.tp)))
         for each, order in zip(planned, moves, strict=True)
     ]
-    bandwidth = options.bandwidth or options.throttle or 0
+    # A plan that joins an execution is carried out at its rate.
+    bandwidth = options.bandwidth or options.throttle or state.limit or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
     told, lower = await _throttled_by_others(admin, state)
     within, learnt = options.log_dir_throttle, state.learnt_rates

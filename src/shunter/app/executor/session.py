@@ -550,6 +550,8 @@ async def lay_out(
         if not submitted:
             await asyncio.to_thread(place.check)
         state = read_journal(place)[0] if place.exists() else ExecutorState()
+        if submitted:
+            state.limit = None
         found = await dry_run(admin, state, moves, options, goes_around=goes_around)
         if submitted:
             return found
