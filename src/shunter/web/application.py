@@ -141,13 +141,14 @@ def _describe(application: FastAPI) -> None:
         document["security"] = [{"token": []}, {}]
         return document
 
-    rendered: list[bytes] = []
+    rendering: list[asyncio.Task[bytes]] = []
 
     async def document() -> Response:
         # Made once, and not on the event loop: it takes half a second, and nobody has to show a token for it.
-        if not rendered:
-            rendered.append(orjson.dumps(await asyncio.to_thread(application.openapi)))
-        return Response(rendered[0], headers={"cache-control": "no-cache"}, media_type="application/json")
+        if not rendering:
+            rendering.append(asyncio.create_task(asyncio.to_thread(lambda: orjson.dumps(application.openapi()))))
+        rendered = await asyncio.shield(rendering[0])
+        return Response(rendered, headers={"cache-control": "no-cache"}, media_type="application/json")
 
     application.openapi = described  # type: ignore[method-assign]
     application.add_api_route("/api/v1/openapi.json", document, include_in_schema=False)
