@@ -221,7 +221,9 @@ def _partitions(seen: CheckUp) -> list[Finding]:
 
 
 def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
-    """Partitions with more or fewer replicas than most of their topic have: a move that ended between two steps leaves that.
+    """Partitions with more or fewer replicas than most of their topic have.
+
+    A move that ended between two steps leaves that, or a plan that could not change them all.
 
     Nothing is said while somebody may be between two steps, or it is not known whether something moves.
     """
@@ -244,7 +246,7 @@ def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
                 told = f"{counted(len(tps), 'partition')} with {most} ({named(tps)})"
                 plan = f"`shunter plan --scope change-replication --topics {topic.name} --replication {usual}`"
                 does = "takes them away" if kind == "more" else "adds them"
-                advice = f"a move that ended between two steps leaves that, and nothing moves them now: {plan} {does}"
+                advice = f"nothing moves them now: {plan} {does}, or says what holds that up"
                 yield Finding(Level.WARNING, "partitions", told, advice)
 
 

@@ -138,6 +138,11 @@ _SIDES = {LEADER_RATE: " (as leader)", FOLLOWER_RATE: " (as follower)"}
 _RATE_OF = {LEADER_REPLICAS: LEADER_RATE, FOLLOWER_REPLICAS: FOLLOWER_RATE}
 
 
+def of_live(settings: Mapping[ThrottleKey, str], live: Collection[BrokerId]) -> dict[ThrottleKey, str]:
+    """The settings that can be asked for: a dead broker does not tell its own, and nothing is copied there."""
+    return {key: value for key, value in settings.items() if key.kind != "broker" or int(key.name) in live}
+
+
 def lower_anyway(
     wanted: Mapping[ThrottleKey, str],
     own: Mapping[ThrottleKey, str | None],

@@ -89,19 +89,18 @@ class ExecutionView:
         A move that is stopped or rolled back changes what is left and not the base. So the share falls only if a plan is
         added, or if bytes have to be copied again; and it is 1 only if no move is open.
         """
-        done, base = self.progress
+        left, base = self.to_copy
         if base > 0:
             going = any(self.counts.get(state) for state in OPEN_STATES)
-            return min(MOST_WHILE_OPEN if going else 1.0, done / base)
+            return min(MOST_WHILE_OPEN if going else 1.0, max(0, base - left) / base)
         ended = sum(count for state, count in self.counts.items() if state not in OPEN_STATES)
         everything = sum(self.counts.values())
         return 1.0 if everything == 0 else ended / everything
 
     @property
-    def progress(self) -> tuple[int, int]:
-        """Bytes of the plan that need no copying any more, and all of them. `share` is their ratio."""
-        base = self.plan_bytes or self.total_bytes
-        return max(0, base - max(0, self.total_bytes - self.copied_bytes)), base
+    def to_copy(self) -> tuple[int, int]:
+        """Bytes that are still to be copied, and those of the whole plan, on which `share` rests."""
+        return max(0, self.total_bytes - self.copied_bytes), self.plan_bytes or self.total_bytes
 
 
 _VIEW = tuple(each.name for each in fields(ExecutionView))

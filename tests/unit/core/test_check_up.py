@@ -80,7 +80,7 @@ def test_what_a_half_step_left_is_named_unless_it_may_be_under_way() -> None:
     (found,) = bad(seen)
     assert (found.level, found.check) == (Level.WARNING, "partitions")
     assert found.text == "1 partition with more than the 3 replicas that most of t have (t-2)"
-    assert found.advice.endswith(f"nothing moves them now: {plan} takes them away")
+    assert found.advice.endswith(f"nothing moves them now: {plan} takes them away, or says what holds that up")
     assert bad(replace(seen, topics=(CheckedTopic("t", 2, {0: HEALTHY, 1: wide}, ALL),))) == [], "most of t have none"
     tp = TopicPartition("t", 2)
     between = CheckedJournal("/j", holder="p", moves=(OpenMove(tp, (1, 2, 3), (2, 3, 4), "moving", "forward"),))
@@ -92,7 +92,7 @@ def test_what_a_half_step_left_is_named_unless_it_may_be_under_way() -> None:
     seen = replace(seen, topics=(CheckedTopic("t", 1, {0: HEALTHY, 1: thin, 2: HEALTHY}, ALL),))
     (found,) = [each for each in bad(seen) if each.check == "partitions"]
     assert found.text == "1 partition with fewer than the 3 replicas that most of t have (t-1)"
-    assert found.advice.endswith(f"nothing moves them now: {plan} adds them")
+    assert found.advice.endswith(f"nothing moves them now: {plan} adds them, or says what holds that up")
 
 
 def test_of_a_cluster_that_is_well_every_check_says_so() -> None:

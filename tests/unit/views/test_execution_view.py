@@ -6,6 +6,8 @@ from pathlib import Path
 
 import orjson
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "executor"))
 from apache_yard import SIZE, Rig, Yard, planned
 
 from shunter.cli.execution.display import told_view
@@ -46,7 +48,6 @@ from shunter.views.history import told_words
 from shunter.views.move_story import MoveStory, state_of, tell_story, view_execution_gist, view_past_move
 
 T0 = TopicPartition("t", 0)
-sys.path.insert(0, str(Path(__file__).parents[1] / "core" / "executor"))
 ALL = frozenset(range(1, 7))
 NOW = 9_000
 WAITS = KeptProposal(
@@ -150,7 +151,7 @@ def test_what_a_later_plan_adds_is_said() -> None:
     assert written(state, PlanAccepted("q", "c", ExecutionOptions()), more, at_ms=3) == 0.6
     view = view_execution(state, Meter(), None, 5)
     assert view.added_bytes == 400
-    assert "600 B of 1.0 kB (400 B added since)" in told_view(view)
+    assert "400 B left of 1.0 kB (400 B added since)" in told_view(view)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from shunter.core.throttles import (
     UNLIMITED,
     lower_anyway,
     lower_than,
+    of_live,
     shared_lists,
     told_lower,
     told_shared,
@@ -170,7 +171,8 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
     """
     limited = state.limit is not None
     whole = desired_settings(state if limited else replace(state, limit=UNLIMITED)).items()
-    wanted = {key: value for key, value in whole if key not in state.throttles and key.setting in (*RATES, *LISTS)}
+    theirs = {key: value for key, value in whole if key not in state.throttles and key.setting in (*RATES, *LISTS)}
+    wanted = of_live(theirs, state.cluster.brokers)
     if not wanted:
         return "", {}
     try:

@@ -21,6 +21,7 @@ from shunter.core.throttles import (
     is_theirs,
     limited,
     lower_anyway,
+    of_live,
     settings_of,
     told_lower,
 )
@@ -157,9 +158,9 @@ async def told_anyway(admin: AdminClient, moves: Sequence[MoveOrder]) -> str:
     """What others' rates do to copies of a plan without a throttle, because others' lists name them; "": nothing."""
     try:
         async with asyncio.timeout(OTHERS_WITHIN_S):
-            topics = (await admin.observe_topics(sorted({move.tp.topic for move in moves}))).topics
-            traffic = {move.tp: _ends(move, topics.get(move.tp.topic)) for move in moves}
-            wanted = limited(traffic, UNLIMITED)
+            found = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
+            traffic = {move.tp: _ends(move, found.topics.get(move.tp.topic)) for move in moves}
+            wanted = of_live(limited(traffic, UNLIMITED), found.brokers)
             seen = await admin.read_settings(list(wanted))
     except (TimeoutError, DriverError) as error:
         why = str(error) or f"it was not answered within {OTHERS_WITHIN_S:.0f} s"

@@ -172,8 +172,8 @@ def told_view(view: ExecutionView) -> str:
     """One line: how much is done, how fast, when it ends."""
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(view.counts.items()))
     added = f" ({told_bytes(view.added_bytes)} added since)" if view.added_bytes else ""
-    done, base = view.progress
-    copied = f"{told_bytes(done)} of {told_bytes(base)}{added}"
+    left, base = view.to_copy
+    copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}"
     parts = [f"{view.share:.1%}", counts, copied]
     if view.age_ms >= OLD_MS:
         at = strftime("%H:%M:%S", localtime((view.at_ms - view.age_ms) / 1000))
@@ -198,7 +198,8 @@ def told_view(view: ExecutionView) -> str:
 def told_move(row: MoveRow) -> str:
     """One line about a move, and a second one if it can't end."""
     state = row.state.replace("_", " ")
-    told = f"{row.partition} {list(row.current)} → {list(row.target)} ({row.direction}, {state})"
+    goal = row.original if row.direction == "back" else row.target
+    told = f"{row.partition} {list(row.current)} → {list(goal)} ({row.direction}, {state})"
     told = f"{told}: {row.waits}" if row.waits else told
     return f"{told}\n    {row.stuck}" if row.stuck else told
 
