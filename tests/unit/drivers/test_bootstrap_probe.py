@@ -90,7 +90,7 @@ Listen = Callable[[Callable[[bytes], "bytes | None"]], str]
         (zookeeper, "is ZooKeeper's port: name a broker's"),
         (web, "speaks HTTP, not Kafka's protocol"),
         (lambda _asked: b"\x15\x03\x03\0\2\2\x46", "speaks TLS: set security.protocol"),
-        (lambda _asked: b"", "is not a Kafka broker: it hung up"),
+        (lambda _asked: b"", "hung up on a question that every broker answers"),
         (lambda _asked: b"220 mail.example ESMTP", "is not a Kafka broker: it answers b'220 mail"),
     ],
 )
