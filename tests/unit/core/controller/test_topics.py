@@ -467,14 +467,14 @@ def test_long_names_do_not_make_great_slices():
 def test_a_look_at_great_topics_holds_nobody_up():
     """A request that is only to be validated writes nothing, but it is work all the same, and is sliced."""
     world = Harness().start()
-    slowest = 0.0
+    turns: list[float] = []
     world.events.append(TopicsSubmitted(tuple(new_topic(f"t{n}", 20_000, 3) for n in range(12)), True, 5))
     while world.events:
         began = time.process_time()
         world._handle(world.events.popleft())
-        slowest = max(slowest, time.process_time() - began)
+        turns.append(time.process_time() - began)
     assert {result.error for result in world.replies[5].topics} == {ErrorCode.NONE}
-    assert slowest < 0.5, "one turn looks at two such topics"
+    assert max(turns) < sum(turns) / 3, "one turn looks at two of the twelve topics"
 
 
 # ---- a request that meets a bug
