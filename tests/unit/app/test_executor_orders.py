@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lab.testbed.waiting import wait_until
+from shunter.app.executor import order_costs
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.order_costs import bytes_again, price_now, price_of, told_price
 from shunter.app.executor.orders import HolderGone, order_plan, told_others
@@ -17,6 +18,7 @@ from shunter.app.executor.session import Session, SessionStart, Target, drive
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.state import ExecutorState
+from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.execution import ExecutionDriver
@@ -32,6 +34,9 @@ from shunter.model.execution import (
     MoveAccepted,
     MoveOrder,
     MovePaused,
+    ObservedPartition,
+    ObservedTopic,
+    OngoingReassignment,
     PlanAccepted,
     StepAccepted,
     StepBegun,
@@ -160,6 +165,36 @@ async def test_a_step_that_nobody_watched_counts_as_ended(
     assert found.bytes == most
     assert found.at_most == (most > 0)
     assert bool(found.why) == (most > 0)
+
+
+async def test_the_question_before_a_rollback_says_that_it_can_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An outsider's find: it named the bytes alone; after the consent it said that an original is dead."""
+    live: list[int] = []
+
+    class Admin:
+        async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+            return {}
+
+        async def observe_topics(self, _names: object) -> TopicsSeen:
+            seen = ObservedTopic(None, {0: ObservedPartition((3, 4), (3, 4), 3)}, 1)
+            return TopicsSeen({"t": seen}, dict.fromkeys(live), 3, False)
+
+        async def close(self) -> None:
+            pass
+
+    async def connected(_target: Target) -> Admin:
+        return Admin()
+
+    monkeypatch.setattr(order_costs, "connect", connected)
+    place = left_at(tmp_path, (3, 4), driven=False)
+    told: dict[bool, str] = {}
+    for dead in (True, False):
+        live[:] = [3, 4] if dead else [1, 2, 3, 4]
+        told[dead] = (await bytes_again(Target("k:1", journal=place.path), place, Command(CommandKind.ROLL_BACK))).why
+    assert "But 1 of them can't end now: t-0: it can't end without brokers 1, 2, which are down" in told[True]
+    assert "can't end" not in told[False]
 
 
 def copying(throttle: int | None, paused: bool) -> ExecutorState:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import Target, connect, read_journal, read_view
 from shunter.core.executor.apply import apply
+from shunter.core.executor.foresight.hold_ups import told_stuck
 from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import options_beside
@@ -39,7 +40,27 @@ async def bytes_again(target: Target, place: JournalPlace, command: Command) -> 
         return Again(0, "")
     state, holder = await asyncio.to_thread(read_journal, place)
     price = price_of(state, command, driven=holder is not None)
-    return told_price(price, await _copied(target, state, price.cancelled))
+    told = told_price(price, await _copied(target, state, price.cancelled))
+    stuck = await _held_up(target, state, command) if told.bytes else ""
+    return told._replace(why=f"{told.why}. But {stuck}") if stuck else told
+
+
+async def _held_up(target: Target, state: ExecutorState, command: Command) -> str:
+    """Which moves of a rollback can't end now, by the cluster, with the way out; "": none, or it does not answer."""
+    moves = _named(state, command)
+    if command.kind is not CommandKind.ROLL_BACK or not target.bootstrap:
+        return ""
+    cluster = state.cluster
+    with suppress(DriverError):
+        admin = await connect(target)
+        try:
+            cluster.ongoing = await admin.list_reassignments()
+            seen = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
+        finally:
+            await admin.close()
+        cluster.topics, cluster.brokers, cluster.needs_all = dict(seen.topics), dict(seen.brokers), seen.needs_all
+        return told_stuck(state, moves, direction=Direction.BACK)
+    return ""
 
 
 class Price(NamedTuple):
