@@ -215,7 +215,7 @@ def told_held(cluster: ObservedCluster, brokers: Replicas, now_ms: int) -> Wait:
         live, since = broker in cluster.brokers, cluster.down_since_ms.get(broker)
         state = f"broker {broker} is {'out of sync' if live else 'down'}"
         steady.append(state)
-        if not live and since is not None:
+        if not live and since is not None and now_ms - since >= 1_000:
             state = f"broker {broker} has been down for at least {(now_ms - since) // 1000} s"
         told.append(state)
     return Wait(WaitKind.BROKERS, f"waits: {', '.join(told)}", f"waits: {', '.join(steady)}")
