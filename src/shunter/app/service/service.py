@@ -23,6 +23,7 @@ from shunter.app.service.controllers import Controllers
 from shunter.app.service.driving import seat_of
 from shunter.app.service.front import Front
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
+from shunter.app.service.known import UNSURE_MS
 from shunter.app.service.notifying import Notifications
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
@@ -79,8 +80,7 @@ from shunter.views.service import (
 STORE = "service.sqlite"
 SEAT_EVERY_S = 1.0
 AGE_EVERY_S = 5.0
-UNSURE_S, LOOK_AGAIN_S = 20.0, 2.0
-"""A broker that died is still named for up to 18 s, by its session's timeout."""
+LOOK_AGAIN_S = 2.0
 NOTHING_KNOWN = (
     "It is unknown what was paused, drained or frozen, so nothing is driven and no order is taken: clusters are only "
     "observed. Restore the file, or move it away and give those orders again"
@@ -331,7 +331,7 @@ def _looker(cluster: KeptCluster, readers: Executor) -> Callable[[], Awaitable[S
 
 
 def sure(
-    look: Callable[[], Awaitable[Sighting]], within_s: float = UNSURE_S, again_s: float = LOOK_AGAIN_S
+    look: Callable[[], Awaitable[Sighting]], within_s: float = UNSURE_MS / 1000, again_s: float = LOOK_AGAIN_S
 ) -> Callable[[], Awaitable[Sighting]]:
     """A look that looks again, because one failure may be of one broker that has just died and is still named.
 

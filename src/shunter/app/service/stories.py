@@ -180,10 +180,8 @@ class Stories:
             found = self._past.found
             if len(found) > before > 0:
                 self._ended.append(view_execution_gist(found[-2]))
-                found[-2].moves, found[-2].earlier = (
-                    {},
-                    [],
-                )  # The execution's gist is kept; its moves are read again on request.
+                # The execution's gist is kept; its moves are read again on request.
+                found[-2].moves, found[-2].earlier = {}, []
             if not found:
                 continue
             if isinstance(entry.record, MoveAccepted):

@@ -99,8 +99,9 @@ async def _clear(target: Target, *, yes: bool) -> int:
     loose = [throttle.key for throttle in found if not throttle.journaled]
     if loose:
         await see_nobody_else_drives(target)
-        _place, holder = await holder_of(target)
-        told = told_loose(len(loose), await held_now(target, loose), driven=holder is not None)
+        held = await held_now(target, loose)
+        driven = bool(held) and (await holder_of(target))[1] is not None
+        told = told_loose(len(loose), held, driven=driven)
         if not agreed(told, "Delete them?", yes=yes, as_json=False):
             return int(ExitCode.REFUSED)
     for told in (await clear_throttles(target, found)).told():
