@@ -223,14 +223,14 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
             number = min(int(path.name.rpartition("-")[2]) for path in failed.glob("held-*[0-9]"))
             shutil.rmtree(failed)
             failed.write_text("A log dir that is no folder fails at the next checkpoint.")
+
+            def planned() -> bool:
+                told = shunter.run("plan", "--scope", "offline", "--dry-run")
+                print(told.stdout, told.stderr)
+                return f"held-{number}  [1, 2] → [1, 3]" in told.stdout
+
             # The isr shrinks a moment before every broker's Metadata calls the replica offline.
-            wait_until(
-                lambda: (
-                    f"held-{number}  [1, 2] → [1, 3]" in shunter.run("plan", "--scope", "offline", "--dry-run").stdout
-                ),
-                what="a plan for the offline replica",
-                timeout_s=120,
-            )
+            wait_until(planned, what="a plan for the offline replica", timeout_s=90)
             away = write_plan(tmp_path / "away.json", "held", {number: (1, 3)})
             done = shunter.run("execute", str(away), "--yes")
             assert done.returncode == ExitCode.DONE, done.stdout + done.stderr

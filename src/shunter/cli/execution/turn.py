@@ -97,7 +97,8 @@ def rollback(target: Target, wanted: Wanted, *, force: bool, yes: bool, as_json:
     """Bring the original replicas back, in their order; asks first if any of them has to be copied again.
 
     Originals that were dropped are gone from disk, so they are fetched over the network. New replicas stay until enough
-    originals are in sync: as many as min.insync.replicas asks for, or one with --force.
+    originals are in sync: as many as min.insync.replicas asks for, or one with --force. They don't wait for an original
+    whose broker is dead: `shunter stop` is what keeps new replicas that are in sync.
 
     A service does not begin a plan again by itself that was rolled back or stopped: the order withdraws the intent that
     asked for it, or holds its scope back until `shunter withdraw hold SCOPE`.

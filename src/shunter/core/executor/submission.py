@@ -80,7 +80,9 @@ def _shown_as_before(state: ExecutorState, tp: TopicPartition, now_ms: int) -> b
     move, seen = state.moves.get(tp, state.former_moves.get(tp)), state.cluster.partition(tp)
     if move is None or seen is None or move.outcome not in _AS_WE_LEFT_IT or not move.ended_lately(now_ms):
         return False
-    return seen.replicas != move.current and move.went_through(seen.replicas)
+    if frozenset(seen.replicas) == frozenset(move.current):  # Kafka chooses the order that a cancel leaves.
+        return seen.replicas != move.current and seen.replicas in (move.original, move.target)
+    return move.went_through(seen.replicas)
 
 
 @dataclass(slots=True)

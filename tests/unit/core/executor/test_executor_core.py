@@ -327,6 +327,18 @@ def test_replicas_that_a_late_broker_told_at_first_are_not_what_a_rollback_resto
     assert rig.outcomes() == {T0: Outcome.DONE, T1: Outcome.DONE}
 
 
+def test_a_plan_does_not_wait_for_an_order_that_no_step_asked_for() -> None:
+    rig = planned({"t": [(1, 2, 3)], "u": [(1, 2)]}, ("t", 0, (2, 1, 3)))
+    rig.settle()
+    rig.submit(("u", 0, (2, 1)))
+    rig.settle()
+    rig.yard.partitions[T0].replicas = (3, 1, 2)  # As a cancel of Kafka may leave it.
+    rig.submit(("t", 0, (3, 2, 4)))
+    rig.settle(rounds=6)
+    assert rig.core.state.moves[T0].original == (3, 1, 2)
+    assert not [notice for notice in rig.notices if notice.kind == "metadata-late"]
+
+
 def test_a_plan_waits_while_metadata_show_a_partition_as_before_its_last_move() -> None:
     rig = planned({"t": [(1, 2)], "u": [(1, 2)]}, ("t", 0, (2, 1)))
     rig.settle()
