@@ -51,7 +51,7 @@ def _row(partition: InventoryPartition, known: Collection[BrokerId]) -> dict[str
         isr = tuple(broker for broker in partition.adding if broker in replicas and broker not in partition.offline)
     leader = partition.leader if partition.leader in known else -1
     if leader in partition.removing and leader not in replicas:
-        leader = next(iter(isr), -1)
+        leader = -1  # Who leads then is not known.
     lost = [broker for broker in partition.offline if broker in replicas]
     offline = {"offline": lost} if lost else {}
     return {

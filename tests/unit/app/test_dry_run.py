@@ -22,6 +22,8 @@ from shunter.model.execution import (
     ObservedTopic,
     PlanAccepted,
     ReplicaSize,
+    StepAccepted,
+    StepBegun,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -277,3 +279,27 @@ async def test_a_plan_that_joins_an_execution_is_foretold_at_its_rate() -> None:
     cluster = cast("Any", with_little_room())
     found = await dry_run(cluster, state, [MoveOrder(T0, (3,))], ExecutionOptions(disk_share=0))
     assert (found.forecast.bandwidth, found.forecast.guessed) == (1_500_000, False)
+
+
+async def test_a_replica_out_of_sync_holds_the_first_step() -> None:
+    """An outsider's find: a cut that has to wait for a live broker said "at least 0 s", and nothing else."""
+    seen = ObservedPartition((1, 2, 3), (1, 3), 1)
+    cluster = Cluster((seen,), (1, 2, 3), {(1, T0): ReplicaSize(100, "/a")}, needs_all=False)
+    (move,) = (await foretold(cluster, MoveOrder(T0, (1, 2)))).moves
+    assert move.problem is not None
+    assert move.problem.startswith("waits for broker 2 to be live and in sync")
+
+
+async def test_a_new_target_lets_a_running_copy_that_it_keeps_go_on_and_counts_what_is_open() -> None:
+    """An outsider's find: the steps on paper threw a copy away that really went on."""
+    state, begun = ExecutorState(), StepBegun(T0, 1, (1, 2), (1, 2, 3), "forward: +3")
+    accepted = MoveAccepted(T0, None, (1, 2), (3, 2), Strategy.INCREMENTAL, 100)
+    records = (PlanAccepted("p", "c", ExecutionOptions()), accepted, begun, StepAccepted(T0, 1))
+    for number, record in enumerate(records, start=1):
+        apply(state, JournalEntry(number, 0, "", record))
+    seen = ObservedPartition((1, 2, 3), (1, 2), 1)
+    cluster = cast("Any", Cluster((seen,), (1, 2, 3, 4), {(1, T0): ReplicaSize(100, "/a")}, needs_all=False))
+    found = await dry_run(cluster, state, [MoveOrder(T0, (4, 3))], ExecutionOptions())
+    (move,) = found.moves
+    assert [(step.replicas, step.under_way) for step in move.steps][:2] == [((1, 2, 3), True), ((4, 3), False)]
+    assert found.open_bytes == 200

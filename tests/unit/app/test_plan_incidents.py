@@ -463,6 +463,31 @@ def test_nothing_comes_to_a_broker_that_is_listed_as_live_and_silent() -> None:
     assert "broker 3 is listed as live and does not answer: nothing comes to it" in made.plan.notes
 
 
+def test_nobody_silent_is_put_first_in_place_of_a_demoted_leader() -> None:
+    """An outsider's find: [3, 2, 4], led by 2, was given to broker 3, of which the same output says it does not answer."""
+    one, two, three, four = bare(1, 2, 3, 4)
+    led_by_2 = partition("t", (3, 2, 4), 1, MB, (2, 3, 4)), partition("u", (2, 3), 1, MB, (2, 3))
+    seen = Inventory("yard", 0, (one, two, three._replace(silent=True), four), led_by_2)
+    made = plan_raw(encode_plan_input(seen), "yard", PlanOptions(scope="demote", brokers=(2,), ignore_racks=True))
+    (row,) = json.loads(made.reassignment)["partitions"]
+    assert (row["topic"], row["replicas"][0]) == ("t", 4)
+    (left,) = made.plan.undone
+    assert (left.what, left.why) == (
+        "u-0 is still led by broker 2",
+        "no other replica can lead now: those on 3 are offline, out of sync or silent",
+    )
+
+
+def test_a_leader_that_leaves_is_not_said_to_be_another_one() -> None:
+    """An outsider's find: "still led by broker 3", which never led it: it would, once its open move has ended."""
+    rows = partition("t", (4, 3), 1, MB, (4, 3)), partition("u", (1, 3), 1, MB, (1, 3))
+    opened = live.OpenGoals({TopicPartition("t", 0): (1, 3)})
+    asked = PlanOptions(scope="demote", brokers=(3,), ignore_racks=True)
+    seen = Inventory("yard", 0, bare(1, 3, 4), tuple(live._at_its_goal(each, opened) for each in rows))
+    (left,) = plan_raw(encode_plan_input(seen), "yard", asked).plan.undone
+    assert left.what == "t-0 would be led by broker 3"
+
+
 def rows_of_all(seen: Inventory) -> list[list[int]]:
     made = by_file(seen, PlanOptions(ignore_racks=True))
     assert isinstance(made, bytes)

@@ -151,7 +151,7 @@ def test_what_a_later_plan_adds_is_said() -> None:
     assert written(state, PlanAccepted("q", "c", ExecutionOptions()), more, at_ms=3) == 0.6
     view = view_execution(state, Meter(), None, 5)
     assert view.added_bytes == 400
-    assert "400 B left of 1.0 kB (400 B added since)" in told_view(view)
+    assert "400 B left of 1.0 kB (400 B of it by plans that joined)" in told_view(view)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.capacity import room_on_paper
 from shunter.core.executor.estimates.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
-from shunter.core.executor.foresight.stuck import on_paper
+from shunter.core.executor.foresight.stuck import on_paper, waits_now
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
@@ -41,7 +41,7 @@ from shunter.model.reassignment import Strategy
 class PlannedStep:
     """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant.
 
-    `needs`: the brokers that it would copy to, and that are down. `doubts`: those whose failed log dir may have held the
+    `under_way`: the cluster carries it out already. `needs`: the brokers that it would copy to, and that are down. `doubts`: those whose failed log dir may have held the
     replica; such a broker takes none before a restart.
     """
 
@@ -50,6 +50,7 @@ class PlannedStep:
     rollback_bytes: int
     needs: Replicas = ()
     doubts: Replicas = ()
+    under_way: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class DryRun:
     unknown_room: tuple[BrokerId, ...] = ()
     makes: str = ""
     lower: str = ""
+    open_bytes: int = 0
+    """Bytes that are copied by moves of the journal that are open already."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON object."""
@@ -161,7 +164,10 @@ async def dry_run(
     told, lower = await _throttled_by_others(admin, state)
     within, learnt = options.log_dir_throttle, state.learnt_rates
     expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower)
-    return DryRun(tuple(planned), expected, dearest, unknown, lower=told)
+    opened = sum(
+        step.copied_bytes for order, each in zip(moves, planned, strict=True) if order.tp in ours for step in each.steps
+    )
+    return DryRun(tuple(planned), expected, dearest, unknown, lower=told, open_bytes=opened)
 
 
 async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tuple[str, dict[ThrottleKey, int]]:
@@ -213,6 +219,7 @@ def _planned(
             *step_cost([broker for broker in after if broker not in before], after, move.original, move.size_bytes),
             tuple(each for each in move.original if each not in {*after, *state.cluster.brokers}),
             tuple(each for each in move.original if each not in after and each in state.cluster.broken),
+            move.step is not None and after == move.step.after,
         )
         for before, after in pairwise((move.current, *sets))
     )
@@ -227,7 +234,8 @@ def _sets(state: ExecutorState, move: Move, *, goes_around: bool) -> tuple[list[
         return [move.goal], None
     if not goes_around:
         steps, waits = on_paper(state, move)
-        return [step.after for step in steps], None if waits is None else waits.reason
+        now = waits or waits_now(state, move)
+        return [step.after for step in steps], None if now is None else now.reason
     seen = state.cluster.partition(move.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]

@@ -171,7 +171,7 @@ def clock_time() -> str:
 def told_view(view: ExecutionView) -> str:
     """One line: how much is done, how fast, when it ends."""
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(view.counts.items()))
-    added = f" ({told_bytes(view.added_bytes)} added since)" if view.added_bytes else ""
+    added = f" ({told_bytes(view.added_bytes)} of it by plans that joined)" if view.added_bytes else ""
     left, base = view.to_copy
     copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}"
     parts = [f"{view.share:.1%}", counts, copied]

@@ -53,8 +53,8 @@ def _show_move(move: PlannedMove) -> None:
         return
     click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}  {told_bytes(move.size_bytes)}")
     for number, step in enumerate(move.steps, start=1):
-        back = "instant" if step.rollback_bytes == 0 else f"copies {told_bytes(step.rollback_bytes)}"
-        copied = f"copies {told_bytes(step.copied_bytes)}"
+        back = "instant" if step.rollback_bytes == 0 and not step.needs else f"copies {told_bytes(step.rollback_bytes)}"
+        copied = f"{'under way, ' if step.under_way else ''}copies {told_bytes(step.copied_bytes)}"
         click.echo(f"  {number}. {list(step.replicas)}  {copied}; rollback {back}{_told_needs([step])}")
     for broker, path in move.log_dirs:
         size = told_bytes(move.size_bytes)
@@ -92,9 +92,10 @@ def show_sum(found: DryRun) -> None:
     forecast = found.forecast
     guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
     taken = [move for move in found.moves if move.taken]
+    opened = f", {told_bytes(found.open_bytes)} of it by moves that are open already" if found.open_bytes else ""
     refused = f" ({len(found.moves) - len(taken)} more not taken on)" if len(taken) < len(found.moves) else ""
     click.echo(
-        f"{counted(len(taken), 'partition')}{refused}, {told_bytes(forecast.total_bytes)} to copy, at least "
+        f"{counted(len(taken), 'partition')}{refused}, {told_bytes(forecast.total_bytes)} to copy{opened}, at least "
         f"{told_ms(ceil(forecast.seconds) * 1000)} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
         f"a rollback copies {told_bytes(found.most_rollback_bytes)} at the most"
         f"{_told_needs(step for move in taken for step in move.steps)}"

@@ -80,7 +80,8 @@ def choose(
     if decided is None:
         return Reached(seen.replicas)
     if isinstance(decided, Waiting):
-        return Waits(describe_waiting(decided), decided.brokers, _missing(decided))
+        failed = tuple(broker for broker in decided.brokers if broker in live and broker in seen.offline)
+        return Waits(describe_waiting(decided._replace(failed=failed)), decided.brokers, _missing(decided))
     after = folded(decided.replicas, move.goal)
     if closed.isdisjoint(move.goal) and not closed.isdisjoint(after):
         return _all_at_once(move, seen, live)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.copies import within
 from shunter.core.executor.foresight.hold_ups import can_cancel, told_held_up, told_stuck, told_unsure
-from shunter.core.executor.foresight.stuck import endless_step, ends_with_its_step, stuck, turned_to
+from shunter.core.executor.foresight.stuck import endless_step, ends_with_its_step, stuck, turned_to, waits_now
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.pausing import paused_within, unheld
 from shunter.core.throttles import CORDONED_LOG_DIRS
@@ -250,9 +250,19 @@ def _resume(_state: ExecutorState, _command: Command, moves: list[Move]) -> Deci
 
 def _relax(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     relaxed: list[JournalRecord] = [FloorRelaxed(move.tp) for move in moves if not move.relaxed]
-    told = _and(told_stuck(state, moves))
+    told = _and(told_stuck(state, moves) or _told_waits(state, moves))
     done = f"the floor of {counted(len(relaxed), 'move')} is relaxed"
     return DecidedOrder(True, f"{_told_done(done, len(relaxed), len(moves), 'relaxed')}{told}", relaxed)
+
+
+def _told_waits(state: ExecutorState, moves: list[Move]) -> str:
+    """Name moves that wait for replicas in sync even with a relaxed floor; "": none does."""
+    found = {move.tp: waits for move in moves if (waits := waits_now(state, replace(move, relaxed=True))) is not None}
+    if not found:
+        return ""
+    first = next(iter(found.values()))
+    still = f"{counted(len(found), 'move')} still can't go on, {named(found)}: it {first.reason}"
+    return f"{still}; a relaxed floor is min.insync.replicas"
 
 
 def _told_done(done: str, changed: int, named: int, state: str) -> str:

@@ -25,13 +25,15 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
     concerned = demoted[board.replicas[:, 0]] | demoted[cluster.replicas[:, 0]]
     if cluster.leader is not None:
         concerned |= (cluster.leader >= 0) & demoted[cluster.leader]
+    silent = {at for at, each in enumerate(cluster.facts) if each.silent}
     undone: list[Undone] = []
     for partition in np.flatnonzero(concerned).tolist():
         row: list[int] = [broker for broker in cluster.replicas[partition].tolist() if broker != ABSENT]
         others = [broker for broker in row if not demoted[broker]]
-        able = [each for each in others if board.may_lead(partition, board.replicas[partition].tolist().index(each))]
+        asked = [broker for broker in others if broker not in silent]
+        able = [each for each in asked if board.may_lead(partition, board.replicas[partition].tolist().index(each))]
         first = int(cluster.replicas[partition, 0])
-        if _left_beside(board, partition) and not demoted[first] and first == board.replicas[partition, 0]:
+        if _left_beside(board, partition) and first in able and first == board.replicas[partition, 0]:
             continue  # To elect the first one is enough.
         if not board.movable[partition] or not able:
             undone.append(_still_led(board, partition, demoted, others))
@@ -39,7 +41,7 @@ def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:
         here = int(board.replicas[partition, 0])
         barred = board.targets.barred
         well = [each for each in able if each not in barred] or able  # It may lead, but another one is a better place.
-        first = here if not demoted[here] else min(well, key=lambda each: (int(leads[each]), others.index(each)))
+        first = here if here in able else min(well, key=lambda each: (int(leads[each]), others.index(each)))
         leads[here] -= 1
         leads[first] += 1
         behind = [broker for broker in others if broker != first] + [broker for broker in row if demoted[broker]]
@@ -61,13 +63,14 @@ def _still_led(board: Board, partition: int, demoted: Flags, others: list[int]) 
             why_fixed(board, partition),
         )
     led_by = leader if leader >= 0 and demoted[leader] else here
-    what = f"{cluster.partition_name(partition)} is still led by broker {cluster.brokers[led_by]}"
+    led = "is still led" if cluster.leader is None or led_by == leader else "would be led"
+    what = f"{cluster.partition_name(partition)} {led} by broker {cluster.brokers[led_by]}"
     if not board.movable[partition]:
         return Undone(what, why_fixed(board, partition))
     if not others:
         return Undone(what, "all its replicas are on brokers that shall lead nothing")
     names = ", ".join(str(cluster.brokers[each]) for each in others)
-    return Undone(what, f"no other replica can lead now: those on {names} are offline or out of sync")
+    return Undone(what, f"no other replica can lead now: those on {names} are offline, out of sync or silent")
 
 
 def why_fixed(board: Board, partition: int) -> str:

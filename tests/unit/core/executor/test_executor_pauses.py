@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from apache_yard import Rig, planned
+from apache_yard import Rig, Yard, planned
 
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.throttling.pausing import unheld
@@ -90,6 +90,20 @@ def test_relaxing_tells_what_it_relaxes_and_what_was_relaxed_already() -> None:
     assert answer(rig, rig.command(CommandKind.RELAX, T0)) == "the floor of 1 move is relaxed"
     assert answer(rig, rig.command(CommandKind.RELAX)) == "the floor of 2 moves is relaxed; 1 was relaxed already"
     assert answer(rig, rig.command(CommandKind.RELAX)) == "3 moves were relaxed already"
+
+
+def test_relaxing_tells_what_waits_all_the_same() -> None:
+    """An outsider's find: "the floor of 1 move is relaxed", and nothing changed: min.insync.replicas holds."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.min_isr["t"] = 2
+    rig.yard.partitions[T0].isr = (1, 3)
+    rig.submit(("t", 0, (1, 2)))
+    rig.settle(catching_up=False, rounds=20)
+    told = answer(rig, rig.command(CommandKind.RELAX))
+    assert told.startswith(
+        "the floor of 1 move is relaxed. But 1 move still can't go on, t-0: it waits for broker 2 to be live and in sync"
+    )
+    assert told.endswith("; a relaxed floor is min.insync.replicas")
 
 
 def test_without_a_limit_the_list_of_replicas_holds_what_is_paused_alone() -> None:

@@ -3,6 +3,7 @@
 import pytest
 from apache_yard import Rig, Yard, planned, until
 
+from shunter.core.executor.choice import Waits, choose
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved
 from shunter.core.executor.foresight.hold_ups import told_held_up, way_out
@@ -51,6 +52,22 @@ def test_relaxing_promises_nothing_that_a_dead_broker_of_the_target_prevents() -
     assert "1 of them can't end now: t-0: it can't end without broker 6, which is down and part of its target" in answer
     assert "`shunter rollback` or `shunter stop` ends it" in answer
     assert "broker 6" in stuck_row(rig)
+
+
+def test_each_reason_of_a_plan_names_its_own_moves() -> None:
+    """An outsider's find: the reason of the first move stood for all."""
+    found = told_held_up([("a-0", "it may not end"), ("b-0", "it can't end"), ("c-0", "it may not end")])
+    assert found == "dead brokers or log dirs hold up 3 moves, a-0, c-0: it may not end; b-0: it can't end"
+    many = told_held_up((f"t-{number}", f"reason {number}") for number in range(5))
+    assert many.endswith("; t-2: reason 2; and for 2 other reasons")
+
+
+def test_a_live_broker_whose_log_dir_failed_is_not_waited_for_as_a_dead_one() -> None:
+    """An outsider's find: "waits for brokers 5, 6 to come back", while 5 was up."""
+    move = Move(T0, None, (5, 6), (1, 2), Strategy.INCREMENTAL, 1, (), False, 0, current=(5, 6))
+    found = choose(move, ObservedPartition((5, 6), (5, 6), -1, (5, 6)), frozenset({1, 2, 5}), 1)
+    assert isinstance(found, Waits)
+    assert found.reason.endswith("; the log dir on broker 5 failed")
 
 
 @pytest.mark.parametrize("leaves", [True, False])

@@ -146,13 +146,21 @@ def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[Broker
     )
 
 
+REASONS = 3
+"""So many reasons are told of the moves of one plan."""
+
+
 def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
     """A sentence about the moves of a plan that dead brokers hold up, each with its reason; "": there are none."""
-    found = list(whys)
+    found: dict[str, list[TopicPartition | str]] = {}
+    for tp, why in whys:
+        found.setdefault(why, []).append(tp)
     if not found:
         return ""
-    which = named(tp for tp, _why in found)
-    return f"dead brokers or log dirs hold up {counted(len(found), 'move')}, {which}: {found[0][1]}"
+    told = [f"{named(tps)}: {why}" for why, tps in found.items()]
+    rest = f"; and for {counted(len(told) - REASONS, 'other reason')}" if len(told) > REASONS else ""
+    total = sum(map(len, found.values()))
+    return f"dead brokers or log dirs hold up {counted(total, 'move')}, {'; '.join(told[:REASONS])}{rest}"
 
 
 def way_out(state: ExecutorState, move: Move) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from shunter.core.executor.choice import Begin, Waits, ahead, choose, needed_by, undo
+from shunter.core.executor.choice import Begin, Waits, ahead, blockers, choose, needed_by, relax, undo
 from shunter.core.executor.copies import unsettled
 from shunter.core.executor.judgement import order_after_cancel
 from shunter.core.executor.state import ExecutorState, Move
@@ -116,12 +116,39 @@ def _undone(state: ExecutorState, move: Move, seen: ObservedPartition) -> Begin 
 def on_paper(
     state: ExecutorState, move: Move, *, needs_all: bool | None = None
 ) -> tuple[tuple[Begin, ...], Waits | None]:
-    """The steps of a move that is about to begin, and what it would wait for (None: it reaches its goal): see `ahead`."""
+    """The steps that a move has before it, and what it would wait for (None: it reaches its goal): see `ahead`.
+
+    The first one is the step under way, or what becomes of it if the move was turned since.
+    """
     seen = state.cluster.partition(move.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     whole = bool(state.cluster.needs_all) if needs_all is None else needs_all
     able, least = _able(state, move, seen), state.least_in_sync(move)
-    return ahead(move, move.current, able, least, needs_all=whole, closed=state.closed(), leader=seen.leader)
+    paper = partial(ahead, live=able, min_isr=least, needs_all=whole, closed=state.closed(), leader=seen.leader)
+    if move.step is None:
+        return paper(move, move.current)
+    turned = None if move.turned_at_ms is None else _undone(state, move, seen)
+    if isinstance(turned, Waits):
+        return (), turned
+    first = turned or Begin(move.step.before, move.step.after, move.step.reason, move.step.cancels)
+    steps, waits = paper(replace(move, step=None), first.after)
+    return (first, *steps), waits
+
+
+def waits_now(state: ExecutorState, move: Move) -> Waits | None:
+    """What a move waits for before it takes or ends a step, by the replicas in sync as they were seen; None: nothing."""
+    seen, live, least = state.cluster.partition(move.tp), frozenset(state.cluster.brokers), state.least_in_sync(move)
+    if seen is None:
+        return None
+    if move.step is None:
+        chosen = choose(move, seen, live, least, closed=state.closed())
+        return chosen if isinstance(chosen, Waits) else None
+    needs = needed_by(move.step, needs_all=_needs_all(state, move, seen))
+    holding = tuple(broker for broker in blockers(move, seen) if broker in needs)
+    if move.step.cancels or not holding or (move.relaxed and relax(move, seen, live, least) is not None):
+        return None
+    which = f"broker{'s' if len(holding) > 1 else ''} {', '.join(map(str, holding))}"
+    return Waits(f"waits for {which} to be live and in sync", holding, len(holding))
 
 
 def why_needed(move: Move, waits: Waits, missing: str) -> str:
