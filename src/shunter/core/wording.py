@@ -47,9 +47,9 @@ def told_ms(milliseconds: int) -> str:
     return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
 
 
-def told_time(at_ms: int) -> str:
-    """A moment: `2026-11-27 09:25 UTC`."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC"
+def told_time(at_ms: int, *, seconds: bool = False) -> str:
+    """A moment: `2026-11-27 09:25 UTC`, or `2026-11-27 09:25:07 UTC`."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}{f':{at_ms // 1000 % 60:02}' if seconds else ''} UTC"
 
 
 __all__ = ["counted", "named", "told_bytes", "told_ms", "told_rate", "told_time"]

@@ -62,7 +62,7 @@ PROGRESS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
     (
         "moves_left_seconds",
         "Estimated time until the moves under way end.",
-        lambda row: None if row.left_ms is None else row.left_ms / 1000,
+        lambda row: _seconds(row.left_ms),
     ),
 )
 """Like `ROWS`, for figures of moves."""
@@ -72,7 +72,12 @@ KNOWN: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
     (
         "looked_at_timestamp_seconds",
         "Time of the last successful observation of the cluster, since 1970 UTC.",
-        lambda row: None if row.situation.observed_at_ms is None else row.situation.observed_at_ms / 1000,
+        lambda row: _seconds(row.situation.observed_at_ms),
+    ),
+    (
+        "claim_unconfirmed_timestamp_seconds",
+        "Since when it is not confirmed that this service drives the cluster, since 1970 UTC; no sample: it is, or does not.",
+        lambda row: _seconds(row.situation.unclaimed_since_ms),
     ),
 )
 """Like `ROWS`, for what this service knows whether the cluster answers or not."""
@@ -91,7 +96,7 @@ MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
     (
         SILENCE,
         "For how long the cluster has not answered the executor; 0: the cluster answers.",
-        lambda view: None if view.silent_ms is None else view.silent_ms / 1000,
+        lambda view: _seconds(view.silent_ms),
     ),
 )
 """Like `ROWS`, for the moves of a cluster."""
@@ -265,6 +270,10 @@ class _Fleet(Collector):
             for value in values:
                 family.add_metric([row.name, value], float(of(row.situation) == value))
         return family
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000
 
 
 def _figures_are_current(situation: ClusterSituation) -> bool:

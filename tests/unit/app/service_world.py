@@ -95,6 +95,8 @@ class Yard:
     """What an order would make be copied again."""
     throttles: int = 0
     """Throttles that no execution restores."""
+    unheard_ms: int = 0
+    """For how long the claim has not been confirmed."""
     beside: int | None = None
     """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
 
@@ -196,6 +198,9 @@ class YardDriving:
 
     async def granted(self) -> None:
         await asyncio.sleep(0)
+
+    def claimed_at_ms(self) -> int | None:
+        return self.yard.clock.ms - self.yard.unheard_ms
 
     async def fates(self) -> Mapping[str, PlanFate]:
         return {

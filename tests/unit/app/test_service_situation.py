@@ -65,6 +65,19 @@ def test_no_order_is_done_at_a_standby(tmp_path: Path) -> None:
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+def test_who_drives_says_so_no_longer_once_its_claim_is_not_confirmed(tmp_path: Path) -> None:
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.first_look()
+        for unheard_ms, driver in ((4_000, "this service"), (25_000, ""), (0, "this service")):
+            yard.unheard_ms = unheard_ms
+            yard.tell()
+            assert stands(life).driver == driver
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_throttles_that_a_move_of_others_may_need_are_not_left_behind(tmp_path: Path) -> None:
     """Found by hand: those of a running `kafka-reassign-partitions --throttle` were to be removed, by a dead button."""
     yard = Yard(Clock(), throttles=3, others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})

@@ -249,6 +249,21 @@ async def test_who_stood_still_asks_for_nothing_before_it_has_claimed_again(monk
     assert len(coordinator.members) == 1
 
 
+async def test_a_claim_is_unheard_while_its_coordinator_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = Coordinator()
+    claim, keeping = await claimed(coordinator)
+    keeping.cancel()
+    await asyncio.gather(keeping, return_exceptions=True)
+    now_s, heard = claim._heard_s, []
+    monkeypatch.setattr(cluster_claim, "time", SimpleNamespace(monotonic=lambda: now_s))
+    for passed_s, coordinator.error in ((3, 0), (25, 15), (2, 0)):
+        now_s += passed_s
+        await claim._beat()
+        heard.append(claim.unheard_ms())
+    assert heard == [0, 25_000, 0]
+    await claim.leave()
+
+
 async def test_of_two_that_join_at_once_the_later_one_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_claim, "BEAT_S", 0.01)
     coordinator = Coordinator()

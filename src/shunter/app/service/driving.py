@@ -85,6 +85,10 @@ class Driving:
         """Wait until this process has the cluster's claim, or raise `DriverError`."""
         await self.session.driver.granted()
 
+    def claimed_at_ms(self) -> int | None:
+        """When the cluster's claim was last confirmed; None: no claim is kept."""
+        return self.session.driver.claimed_at_ms()
+
     async def fates(self) -> Mapping[str, PlanFate]:
         """The state of every plan in the journal, by plan id."""
         entries = await self.session.driver.with_journal(self.session.journal.load)

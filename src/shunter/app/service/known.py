@@ -190,6 +190,7 @@ class Known:
             stale_ms=self.stale_ms,
             role=role,
             driver=self.held_by,
+            claimed_at_ms=None if driving is None else driving.claimed_at_ms(),
             unanswered=self.unanswered,
             lost_pause=words.lost_pause,
             idle_why=records.trouble if records.lost else self.idle_why,

@@ -9,6 +9,9 @@ from typing import NamedTuple
 from shunter.model.keeper import Condition, Hold
 from shunter.model.service import KeptProposal, KillSwitch, ProposalState
 
+CLAIM_FRESH_MS = 7_000
+"""For so long the last confirmation of the claim counts: two heartbeats, and their answers."""
+
 
 class Reach(Enum):
     """Whether the last attempt to observe the cluster succeeded."""
@@ -127,6 +130,8 @@ class ClusterFacts:
     role: ServiceRole = ServiceRole.IDLE
     driver: str = ""
     """The other process that drives the cluster."""
+    claimed_at_ms: int | None = None
+    """When the claim of this service, which drives the cluster, was last confirmed; None: it keeps none."""
     idle_why: str = ""
     """Why this service does not drive the cluster; "": its executor is being started."""
     unanswered: bool = False
@@ -172,6 +177,14 @@ class ClusterFacts:
         if self.role is ServiceRole.OBSERVES or (self.role is ServiceRole.STANDBY and not theirs):
             return ()
         return tuple(each for each in self.holds if each.until_ms is None or self.now_ms < each.until_ms)
+
+    @property
+    def unclaimed_since_ms(self) -> int | None:
+        """Since when it is not confirmed that this service still drives the cluster; None: it is, or does not."""
+        at_ms = self.claimed_at_ms
+        if self.role is not ServiceRole.DRIVES or at_ms is None or self.now_ms - at_ms <= CLAIM_FRESH_MS:
+            return None
+        return at_ms
 
     @property
     def unsure(self) -> bool:

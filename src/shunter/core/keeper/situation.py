@@ -34,8 +34,8 @@ class ClusterSeverity(Enum):
     OK = "ok"
 
 
-STATES = ("starting", "ok", "standby", "not-driven", "unreachable", "observing")
-"""`ClusterSituation.state`. `ok`: this service observes and drives the cluster."""
+STATES = ("starting", "ok", "standby", "not-driven", "unreachable", "observing", "unconfirmed")
+"""`ClusterSituation.state`. `ok`: this service observes and drives the cluster; `unconfirmed`: it may do so no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,8 @@ class ClusterSituation:
     role: ServiceRole
     driver: str
     """Who drives the cluster; "": nobody, or it is not known."""
+    unclaimed_since_ms: int | None
+    """Since when it is not confirmed that this service still drives the cluster; None: it is, or does not."""
     figures: Age
     """Whether figures of brokers, partitions and conditions are current."""
     observed_at_ms: int | None
@@ -85,6 +87,8 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         moves = Age.CURRENT if moves_at_ms is None else Age.OLD
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
     why_not = "" if refused is None else refused[1]
+    unclaimed_since_ms = facts.unclaimed_since_ms
+    drives = "this service" if unclaimed_since_ms is None else ""
     closed = {kind: (_why_closed(kind, facts, whole=False), _why_closed(kind, facts, whole=True)) for kind in OrderKind}
     return ClusterSituation(
         severity=severity,
@@ -93,7 +97,8 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         doing=doing,
         state=_state(facts),
         role=facts.role,
-        driver={ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver}.get(facts.role, ""),
+        driver={ServiceRole.DRIVES: drives, ServiceRole.STANDBY: facts.driver}.get(facts.role, ""),
+        unclaimed_since_ms=unclaimed_since_ms,
         figures=facts.age,
         observed_at_ms=observed_at_ms,
         moves=moves,
@@ -117,7 +122,7 @@ def unseen(name: str) -> ClusterSituation:
 def _state(facts: ClusterFacts) -> str:
     if facts.reach is not Reach.ANSWERS:
         return str(facts.reach.value)
-    return _ROLES[facts.role]
+    return _ROLES[facts.role] if facts.unclaimed_since_ms is None else "unconfirmed"
 
 
 def _unserved(facts: ClusterFacts) -> str:
@@ -189,6 +194,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
+    if facts.unclaimed_since_ms is not None:
+        yield ClusterSeverity.WARNING, _unclaimed(facts.unclaimed_since_ms)
     if facts.lost_pause:
         yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}{_since_lost(facts)}"
     yield from _of_the_service(facts)
@@ -205,6 +212,11 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.NOTE, _stands_by(facts)
     if facts.role is ServiceRole.OBSERVES:
         yield ClusterSeverity.NOTE, OBSERVED
+
+
+def _unclaimed(since_ms: int) -> str:
+    when = told_time(since_ms, seconds=True)
+    return f"the claim of this service is not confirmed since {when}: another one may drive the cluster"
 
 
 def _since_lost(facts: ClusterFacts) -> str:
@@ -334,6 +346,11 @@ def _stands_by(facts: ClusterFacts) -> str:
 
 
 def _driving(facts: ClusterFacts) -> str:
+    unless = "" if facts.unclaimed_since_ms is None else "unless another service drives the cluster now, "
+    return f"{unless}{_carrying_out(facts)}"
+
+
+def _carrying_out(facts: ClusterFacts) -> str:
     execution, paused = facts.execution, facts.paused
     if execution is not None and execution.open:
         verb = "is" if execution.open == 1 else "are"

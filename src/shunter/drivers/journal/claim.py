@@ -92,7 +92,7 @@ class ClusterClaim:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="claim")
         self._member = GroupMember(self._client, GROUP, orjson.dumps(asdict(mine)), SESSION_MS)
         self._granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._heard_s = self._told_s = -1e9
+        self._heard_s, self._told_s = time.monotonic(), -1e9
         self._joins = 0
         self.unclaimed = ""
         """Why the executor goes on without a claim; empty if it has one, or has not asked for it yet."""
@@ -285,6 +285,10 @@ class ClusterClaim:
         if self._is_granted() and not self.unclaimed and time.monotonic() - self._heard_s > SESSION_MS / 2000:
             await self._still_ours()
         await asyncio.shield(self._granted)
+
+    def unheard_ms(self) -> int:
+        """For how long the coordinator has not confirmed the claim; since the start, if it never did."""
+        return round((time.monotonic() - self._heard_s) * 1000)
 
     def _is_granted(self) -> bool:
         return self._granted.done() and self._granted.exception() is None

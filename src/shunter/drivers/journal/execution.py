@@ -64,6 +64,10 @@ class Claim(Protocol):
         """Wait for the claim; raise `DriverError` if another executor has it."""
         ...
 
+    def unheard_ms(self) -> int:
+        """For how long the claim has not been confirmed."""
+        ...
+
 
 _FATAL: tuple[tuple[type[DriverError], ev.Fatal], ...] = (
     (JournalForsaken, ev.Fatal.FORSAKEN),
@@ -253,6 +257,10 @@ class ExecutionDriver:
         """Wait until this executor has the cluster's claim; raises `DriverError` if another one has it."""
         if self._claim is not None:
             await self._claim.granted()
+
+    def claimed_at_ms(self) -> int | None:
+        """When the cluster's claim was last confirmed, by this process's clock; None: no claim is kept."""
+        return None if self._claim is None else self.clock.now_ms() - self._claim.unheard_ms()
 
     async def _still_ours(self, *, known: bool = False) -> None:
         """Check that this executor has the lease now; also between the requests of a change of settings, which is slow.

@@ -19,6 +19,7 @@ from shunter.model.service import KeptProposal, KillSwitch, ProposalState
 NOW_MS = 1_795_400_000_000
 THEM = "ben on kafka2, process 4711"
 WHY_SILENT = "no broker answers"
+UNCLAIMED_MS = 25_000
 WHY_IDLE = "the journal is damaged"
 
 DEAD = Held(
@@ -45,6 +46,7 @@ DRIVERS = (
     (ServiceRole.DRIVES, "", "", OpenExecution(151, paused=150)),
     (ServiceRole.DRIVES, "", "", OpenExecution(102, paused=102)),
     (ServiceRole.DRIVES, "", "", OpenExecution(151, silent_since_ms=NOW_MS - 90_000)),
+    (ServiceRole.DRIVES, "", "", OpenExecution(151, back=151)),
     (ServiceRole.STANDBY, THEM, "", None),
     (ServiceRole.IDLE, "", WHY_IDLE, None),
     (ServiceRole.IDLE, "", "", None),
@@ -91,6 +93,7 @@ def every() -> Iterator[ClusterFacts]:
         if (seen is None) == (reach is Reach.ANSWERS) or (reach is Reach.UNSEEN and seen is not None):
             continue
         role, them, idle_why, execution = driver
+        unclaimed = execution is not None and execution.back > 0  # As with one execution, so with any.
         if lost and role is not ServiceRole.IDLE:
             continue  # Without its store a service drives nothing.
         if role is ServiceRole.OBSERVES and words[0] is not WordsPlace.ALONE:
@@ -109,6 +112,7 @@ def every() -> Iterator[ClusterFacts]:
             observation=seen,
             role=role,
             driver=them,
+            claimed_at_ms=None if execution is None else NOW_MS - (UNCLAIMED_MS if unclaimed else 3_000),
             idle_why=trouble if lost else idle_why,
             execution=execution,
             switch=switch,

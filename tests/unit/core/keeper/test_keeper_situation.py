@@ -13,6 +13,7 @@ from every_situation import (
     OBSERVED,
     THEM,
     THROWN,
+    UNCLAIMED_MS,
     WHY_SILENT,
     every,
     proposal,
@@ -101,6 +102,24 @@ class TestEveryCombination:
                     assert "106 moves of the journal" in stands.doing, "never: nothing moves"
             assert stands.state in STATES
             assert (stands.state == "standby") == (facts.role is ServiceRole.STANDBY and facts.reach is Reach.ANSWERS)
+
+    def test_that_this_service_drives_is_said_only_while_its_claim_is_confirmed(self) -> None:
+        """Seen by two: for 25 s after the death of the claim's coordinator both said that they drive the cluster."""
+        for facts, stands in ALL:
+            unclaimed = facts.claimed_at_ms is not None and NOW_MS - facts.claimed_at_ms == UNCLAIMED_MS
+            assert ("is not confirmed since 2026-11-23 02:12:55 UTC" in told(stands)) == unclaimed, facts
+            assert (stands.unclaimed_since_ms is not None) == unclaimed
+            if unclaimed:
+                assert (stands.driver, stands.state == "ok", stands.severity is ClusterSeverity.OK) == (
+                    "",
+                    False,
+                    False,
+                )
+                held = () if facts.observation is None else facts.observation.conditions
+                for sentence in (stands.doing, *(doing_about(each, facts) for each in held)):
+                    assert "this service rolls back" not in sentence or "unless another service drives" in sentence
+            elif facts.role is ServiceRole.DRIVES:
+                assert stands.driver == "this service"
 
     def test_a_pause_is_told_exactly_while_it_is_in_force(self) -> None:
         for facts, stands in ALL:
