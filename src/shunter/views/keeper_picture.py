@@ -359,10 +359,10 @@ def _planned_by(condition: Condition, seen: SeenCluster) -> tuple[tuple[str, ...
     words = held_by_word(scope, seen.policy.rails, seen.sighting.at_ms)
     for proposal in seen.judgement.proposals:
         if proposal.scope is scope and condition in proposal.conditions:
-            why = proposal.held_back
+            why = tuple(each for each in proposal.held_back if each not in words)
             if not proposal.changes and not proposal.behind:
-                why = proposal.undone or ("the planner finds nothing",)
-            return tuple(each for each in why if each not in words), scope.value
+                why = (*why, *proposal.undone) or ("the planner finds nothing",)
+            return why, scope.value
     return ("it has not held for long enough",), scope.value
 
 

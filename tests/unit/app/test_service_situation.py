@@ -15,6 +15,7 @@ from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 from shunter.app.service.driving import not_driven
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.service import sure
+from shunter.cli.service.run import _show_proposal
 from shunter.core.keeper.cluster_facts import Age
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.situation import ClusterSeverity, ClusterSituation, why_refused
@@ -74,6 +75,28 @@ def test_who_drives_says_so_no_longer_once_its_claim_is_not_confirmed(tmp_path: 
             yard.unheard_ms = unheard_ms
             yard.tell()
             assert stands(life).driver == driver
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_a_plan_that_has_to_wait_is_no_plan_that_the_planner_does_not_find(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Seen by hand: under "the planner finds no plan" stood that a plan has to wait, and `status` said neither."""
+    yard = Yard(Clock(), [(1, 2, 3)], brokers=(1, 2), others={0: OngoingReassignment((1, 2, 3), (), (3,))})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        waits = "1 partition being moved (t-0): a plan has to wait for the end"
+        page = life.published.page("yard")
+        prospect = next(each for each in page.prospects if each.scope == "offline")
+        assert (prospect.partitions, prospect.held_back) == (0, (waits,))
+        (dead,) = [each for each in page.conditions if each.condition.condition == "broker-dead"]
+        assert dead.doing.startswith(waits)
+        assert stands(life).doing.startswith(f"this service moves nothing; broker down: {waits}")
+        _show_proposal(prospect, None)
+        assert capsys.readouterr().out.startswith("blocked   offline: no plan now that mends broker-dead\n")
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
 

@@ -149,12 +149,15 @@ def _lasting(condition: ConditionView) -> str:
 
 
 def _show_proposal(proposal: ProposalView, plan: Path | None) -> None:
-    mark = "proposes" if proposal.ready else "blocked" if proposal.partitions or proposal.behind else "nothing"
+    blocked = proposal.partitions or proposal.behind or proposal.held_back
+    mark = "proposes" if proposal.ready else "blocked" if blocked else "nothing"
     if proposal.partitions:
         size = f"{counted(proposal.moves, 'replica')} to copy, {told_bytes(proposal.bytes)}"
         told = f"{size}; {counted(proposal.leader_changes, 'partition')} with another preferred leader"
     elif proposal.behind:
         told = f"planned once {proposal.behind} is done"
+    elif proposal.held_back:
+        told = f"no plan now that mends {', '.join(proposal.conditions)}"
     else:
         told = f"the planner finds nothing that mends {', '.join(proposal.conditions)}"
     click.echo(f"{mark:<9} {proposal.scope}: {told}")

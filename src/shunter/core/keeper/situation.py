@@ -323,7 +323,8 @@ def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
 
 def _doing(facts: ClusterFacts) -> str:
     if facts.role is ServiceRole.DRIVES:
-        return _driving(facts)
+        told = _driving(facts)
+        return "; ".join([told, *dict.fromkeys(_heals(facts, told))])
     opened = counted(facts.open_moves, "move") if facts.open_moves else ""
     if facts.role is ServiceRole.STANDBY:
         theirs = f"; {opened} of the journal open when last observed" if opened else ""
@@ -387,6 +388,21 @@ def _carrying_out(facts: ClusterFacts) -> str:
     seen = () if facts.observation is None else facts.observation.conditions
     comes = dict.fromkeys(each.comes for each in seen if each.comes and each.scope not in kept_back)
     return "; ".join(["this service moves nothing", *comes, *holds])
+
+
+def _heals(facts: ClusterFacts, told: str) -> Iterator[str]:
+    """What is done about data at risk, or what that waits for, where `told` and what is held do not say it."""
+    seen = facts.observation
+    for each in () if seen is None or facts.age is not Age.CURRENT else seen.conditions:
+        if each.condition not in MENDED or severity_of(each.condition) is not ClusterSeverity.CRITICAL:
+            continue
+        named = any(made.id in told and each.condition.value in made.conditions for made in facts.proposals)
+        if (
+            not named
+            and each.scope not in {hold.scope for hold in facts.held}
+            and not (each.comes and each.comes in told)
+        ):
+            yield f"{each.condition.label}: {doing_about(each, facts)}"
 
 
 def begins(proposal: KeptProposal) -> str:

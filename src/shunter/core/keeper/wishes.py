@@ -132,7 +132,7 @@ def intended(
         why = "everything is as it is asked for" if holds is None else "the policy only lets it be reported"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: there is nothing to move: {why}")
     if not made.changes:
-        why = "; ".join(made.undone or made.held_back) or "the planner finds nothing"
+        why = "; ".join((*made.held_back, *made.undone)) or "the planner finds nothing"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: {why}")
     kept = keep(made, seen, cluster)
     stand = review(kept, seen, judgement, policy)

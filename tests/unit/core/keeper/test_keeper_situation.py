@@ -121,6 +121,16 @@ class TestEveryCombination:
             elif facts.role is ServiceRole.DRIVES:
                 assert stands.driver == "this service"
 
+    def test_what_heals_or_what_that_waits_for_is_told_by_who_drives(self) -> None:
+        """Found by hand: the page said that a heal waits, and `serve status` that nothing moves, or that others do."""
+        for facts, stands in ALL:
+            seen = facts.observation
+            if facts.role is ServiceRole.DRIVES and seen is not None and DEAD in seen.conditions:
+                about = doing_about(DEAD, facts)
+                made = [each.id for each in facts.proposals if "broker-dead" in each.conditions]
+                said = [*made, *(each.told for each in facts.held), about]
+                assert stands.figures is not Age.CURRENT or any(each in told(stands) for each in said), facts
+
     def test_a_pause_is_told_exactly_while_it_is_in_force(self) -> None:
         for facts, stands in ALL:
             assert ("paused by anna since" in told(stands)) == (facts.paused is not None), facts
@@ -203,7 +213,10 @@ class TestWhatIsTold:
         ]
         assert doing_about(LATE, replace(facts, observation=OBSERVED)) == "no plan mends this"
         handed_in = replace(facts, proposals=())
-        assert situation(handed_in).doing == "this service carries out a plan that was handed in: 151 moves open"
+        assert situation(handed_in).doing == (
+            "this service carries out a plan that was handed in: 151 moves open; "
+            "broker down: a plan for this has to wait for the end of 151 open moves"
+        )
 
     @pytest.mark.parametrize(
         ("state", "words"),

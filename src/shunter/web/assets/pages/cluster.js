@@ -149,7 +149,7 @@ function Now({ name, page, who }) {
   const dead = page.conditions.filter((each) => each.condition.condition === "broker-dead");
   return html`<section class="panel standing ${KIND[severity]}" aria-label="How it stands"><p><strong>Now:</strong> <${Said} text=${doing} />.${open && html` <${Link} to="/clusters/${encodeURIComponent(name)}/moves">See the moves →</${Link}>`}</p>
     ${page.intents.filter((each) => each.kind === "hold").map((each) => html`<div class="next" key=${each.about}><p><strong>To do:</strong> plans of scope <code>${each.about}</code> are held: ${each.comment || "held"}, by ${each.who} since <${Moment} at=${each.at_ms} />. Nothing of this scope begins by itself.</p><div class="actions"><${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift the hold" kind="primary" /></div></div>`)}
-    ${dead.length > 0 && !open && html`<div class="next"><p><strong>To do:</strong> start ${few(dead.map((each) => each.condition.about))}, or let the replicas there go elsewhere: <${Said} text=${dead[0].doing} />.</p></div>`}
+    ${dead.length > 0 && !open && html`<div class="next"><p><strong>To do:</strong> start ${few(dead.map((each) => each.condition.about))}, or let the replicas there go elsewhere.</p></div>`}
     ${row.proposals_waiting > 0 && html`<${NextProposal} name=${name} situation=${situation} who=${who} />`}
     ${clear && html`<div class="next"><p><strong>To do:</strong> ${count(page.throttles_left.length, "throttle")} left behind that no execution restores: they slow down replication.</p><div class="actions"><${Order} label="Remove them" kind="primary" title="Remove throttles that no execution restores" ...${taken("clear-throttles", situation, who)}
       give=${(comment) => order(name, "clear-throttles", { comment })}><p>They are removed only while nothing is being moved.</p><ul>${page.throttles_left.map((each) => html`<li><code>${each}</code></li>`)}</ul></${Order}></div></div>`}
@@ -195,7 +195,7 @@ function Prospects({ prospects }) {
   if (!prospects.length) return null;
   const reasons = new Map();
   for (const each of prospects) { const why = each.held_back.join("; "); reasons.set(why, [...(reasons.get(why) || []), each]); }
-  const told = (each) => (each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : each.behind ? `planned after: ${words(each.behind)}` : "the planner finds no plan");
+  const told = (each) => (each.partitions ? `${count(each.moves, "replica")} to copy, ${bytes(each.bytes)}; ${count(each.leader_changes, "partition")} with another preferred leader` : each.behind ? `planned after: ${words(each.behind)}` : each.held_back.length ? "no plan now" : "the planner finds no plan");
   return html`<${Drawer} kind="" title=${html`<strong>Plans</strong> <span class="dim">${prospects.map((each) => words(each.scope)).join(", ")}</span>`}>${() => [...reasons].map(([why, each]) => html`<ul class="conditions">${each.map((one) => html`<li><div><strong>${words(one.scope)}</strong> <span class="dim">${told(one)}</span></div>
       ${one.undone.slice(0, 3).map((left) => html`<p class="dim">Not done: <${Said} text=${left} /></p>`)}</li>`)}</ul>${why && html`<p class="because">Blocked: <${Said} text=${why} /></p>`}`)}</${Drawer}>`;
 }
