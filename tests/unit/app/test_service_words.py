@@ -174,3 +174,6 @@ async def test_a_person_holds_a_scope_by_hand(tmp_path: Path) -> None:
         assert yard.submitted == []
         (condition,) = life.published.page("yard").conditions
         assert "held by anna at 1970-01-01 12:00 UTC (incident 12)" in condition.doing
+        await life.desk.carry_out(order(IntentKind.HOLD, "drain"), BEN)
+        (kept,) = life.keeper.intents
+        assert (kept.who, kept.comment) == ("anna", "incident 12")

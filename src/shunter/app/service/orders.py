@@ -38,7 +38,7 @@ from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction, named_by
 from shunter.core.keeper.people import approvals, unsure
-from shunter.core.keeper.words import DECLINED, Said, held, lifted_by
+from shunter.core.keeper.words import DECLINED, Said, again, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import DriverError, ShunterError
@@ -236,7 +236,8 @@ class OrderDesk:
                 told_event = replace(event, text=f"{signature.who}: {told}")
                 minutes = 0 if approves else rails.declined_minutes
                 said = Said(DECLINED, signature.who, event.at_ms, signature.comment)
-                holds = ((keeper.name, held(proposal.scope, said, minutes)),) if minutes else ()
+                hold = again(held(proposal.scope, said, minutes), keeper.intents)
+                holds = ((keeper.name, hold),) if minutes else ()
                 answer = _answer(order, signature, event, done)
                 await self._write(keeper, StoreBatch((decided,), (told_event,), holds, answer=answer))
         except TimeoutError as error:
@@ -279,12 +280,14 @@ class OrderDesk:
             order.kind.value, "", ", ".join(each[1] for each in named), signature.who, signature.comment
         )
         if gives:
-            intents = [KeptIntent(*each, signature.who, event.at_ms, signature.comment) for each in named]
+            given = [KeptIntent(*each, signature.who, event.at_ms, signature.comment) for each in named]
+            intents = [again(each, keeper.intents) for each in given]
             against = contradiction(keeper.policy, *intents)
             if against:
                 raise OrderRefused(Refusal.NOT_ALLOWED, against)
-            given = "; ".join([self._given(keeper, each) for each in intents])
-            told = given + await told_undone(keeper, order, signature.who)
+            told = "; ".join([self._given(keeper, each) for each in intents]) + await told_undone(
+                keeper, order, signature.who
+            )
             batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
             gone = [self._taken_back(keeper, kind, about) for kind, about, _value in named]

@@ -7,7 +7,7 @@ So the scope is held back then, until a person lifts the hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from shunter.core.planning.request import Scope
@@ -16,6 +16,8 @@ from shunter.model.keeper import Condition, GuardRails, Hold, Intents
 from shunter.model.service import IntentKind, KeptIntent, KeptProposal, PlannedChange
 
 _MINUTE_MS = 60_000
+MOST_COMMENT = 2_000
+"""The longest comment of an intent, as that of one order."""
 _INTENDED = frozenset(
     each.value for each in (Condition.DRAIN, Condition.REPLACE, Condition.DEMOTE, Condition.ADD, Condition.REPLICATION)
 )
@@ -58,7 +60,7 @@ def lifted_by(scope: str) -> str:
 
 
 def consequence(
-    proposal: KeptProposal, said: Said, given: Iterable[KeptIntent], in_file: Intents, *, whole: bool
+    proposal: KeptProposal, said: Said, given: Sequence[KeptIntent], in_file: Intents, *, whole: bool
 ) -> AfterWord:
     """What follows from a person's word against a plan that was begun.
 
@@ -75,13 +77,24 @@ def consequence(
     # The least replication of the policy file is a rule for all topics, and no intent about one of them.
     if Condition.REPLICATION.value in proposal.conditions:
         stays = stays or not {each.topic for each in proposal.changes} <= {each.about for each in gone}
-    return AfterWord(gone, held(proposal.scope, said) if stays or not whole else None)
+    return AfterWord(gone, again(held(proposal.scope, said), given) if stays or not whole else None)
 
 
 def held(scope: str, said: Said, minutes: int = 0) -> KeptIntent:
     """The hold of a scope; `minutes` 0: until it is lifted."""
     told = f"{said.word}: {said.comment}" if said.comment else said.word
     return KeptIntent(IntentKind.HOLD, scope, minutes, said.who, said.at_ms, told)
+
+
+def again(now: KeptIntent, kept: Sequence[KeptIntent]) -> KeptIntent:
+    """An intent as it is in force once it is given: if it is already, since then, with the comments of all who gave it."""
+    before = next((each for each in kept if each[:2] == now[:2]), None)
+    ends = before is not None and now.kind is IntentKind.HOLD and before.value > 0
+    if before is None or ends or (now.kind is not IntentKind.HOLD and before.value != now.value):
+        return now
+    more = now.comment if now.who == before.who else f"{now.who}: {now.comment}"
+    told = "; ".join(filter(None, (before.comment, more)))
+    return before if now.comment in before.comment or len(told) > MOST_COMMENT else before._replace(comment=told)
 
 
 def hold_of(intent: KeptIntent) -> Hold:

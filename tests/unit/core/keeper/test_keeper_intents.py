@@ -13,7 +13,7 @@ from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.judgement import Judgement, judge
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.keeper.wishes import intended, narrowed, wished
-from shunter.core.keeper.words import Said, consequence, held, hold_of
+from shunter.core.keeper.words import Said, again, consequence, held, hold_of
 from shunter.core.planning.request import Scope
 from shunter.model.check_up import CheckedJournal
 from shunter.model.execution import ExecutionOptions
@@ -567,3 +567,26 @@ def test_a_hold_is_the_same_whenever_it_is_read() -> None:
     once = with_intents(BALANCE, [held("rebalance", ANNA, 5)])
     assert once.rails.holds[0].until_ms == NOON_MS + 5 * MINUTE_MS
     assert once == with_intents(BALANCE, [held("rebalance", ANNA, 5)])
+
+
+def test_what_is_given_again_keeps_since_when_by_whom_and_why_it_was_given_first() -> None:
+    """Found by hand: a second `intend` on the same broker dropped the first one's comment."""
+    first = KeptIntent(IntentKind.DRAIN, "2", 0, "anna", NOON_MS, "ticket 1")
+    second = first._replace(who="ben", at_ms=NOON_MS + 1, comment="ticket 2")
+    both = first._replace(comment="ticket 1; ben: ticket 2")
+    assert again(first, []) == first
+    assert again(second, [first]) == both
+    assert again(second, [both]) == again(second._replace(comment=""), [both]) == both
+    assert again(first._replace(comment="ticket 3"), [first]).comment == "ticket 1; ticket 3"
+    assert again(second._replace(comment="x" * 2_000), [first]) == first, "its length is bounded"
+    assert again(second, [first._replace(about="3")]) == second
+    factor = KeptIntent(IntentKind.REPLICATION, "t", 3, "anna", NOON_MS)
+    assert again(factor._replace(value=2), [factor]).value == 2, "another word"
+
+
+def test_a_hold_without_an_end_gets_none_by_a_decline_and_one_with_an_end_begins_anew() -> None:
+    endless = KeptIntent(IntentKind.HOLD, "rebalance", 0, "anna", NOON_MS, "incident 12")
+    declined = held("rebalance", Said("declined", "ben", NOON_MS + 1, "no"), 5)
+    assert again(declined, [endless]) == endless._replace(comment="incident 12; ben: declined: no")
+    assert again(declined._replace(at_ms=NOON_MS + 9), [declined]).at_ms == NOON_MS + 9
+    assert again(endless, [declined]) == endless
