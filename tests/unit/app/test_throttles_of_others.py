@@ -19,6 +19,7 @@ from shunter.app.executor.throttles import (
     rates_of_others,
     throttles_set,
 )
+from shunter.cli.execution import throttles as cli_throttles
 from shunter.core.executor.state import ExecutorState, GivenBack, Throttle
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS
 from shunter.drivers.admin.answers import NotSet, SettingsSeen
@@ -193,6 +194,39 @@ async def test_a_throttle_is_told_with_the_brokers_on_which_it_is_in_force() -> 
     assert str(kept) == f"topic t {LEADER_REPLICAS} = 0:1  (in force on broker 3, not on broker 1, 2)"
     assert (everywhere.key, everywhere.brokers, everywhere.lacking) == (EVERYWHERE, (1, 2, 3), ())
     assert str(everywhere) == f"topic t {FOLLOWER_REPLICAS} = 0:2"
+
+
+async def test_what_is_owed_to_a_dead_broker_is_listed_and_left(
+    cluster: KeptByBrokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Found by hand: "no throttle is set", while the journal owed a dead broker two."""
+    dead = [ThrottleKey("broker", "5", setting) for setting in (FOLLOWER_RATE, LEADER_RATE)]
+    state = ExecutorState(
+        throttles={dead[0]: Throttle(None, "1024"), dead[1]: Throttle("7", "1024"), RATE: Throttle("3", "5")}
+    )
+    found = await throttles_set(cast("Any", cluster), state)
+    assert [str(each) for each in found[-2:]] == [
+        f"broker 5 {FOLLOWER_RATE} = 1024  (owed to broker 5, which does not answer: it is deleted there)",
+        f"broker 5 {LEADER_RATE} = 1024  (owed to broker 5, which does not answer: it becomes 7 there)",
+    ]
+    assert [(each.owed, each.former) for each in found if each.key == RATE] == [(False, "3")]
+    way = (
+        "owed to broker 5 until it answers: an executor gives them back when it can: `shunter resume`, or with the next "
+        "plan; `shunter throttles forget --broker 5` strikes them off if that never comes back"
+    )
+    cleared = await clear_throttles(TARGET, found[-2:])
+    assert cleared.told() == [f"2 left, {way}: broker 5 {FOLLOWER_RATE}, broker 5 {LEADER_RATE}"]
+    assert not any(cluster.changes)
+
+    async def listed(_target: Target) -> tuple[FoundThrottle, ...]:
+        return found[-2:]
+
+    monkeypatch.setattr(cli_throttles, "list_throttles", listed)
+    monkeypatch.setattr(cli_throttles, "holder_of", throttles.holder_of)
+    assert await cli_throttles._list(TARGET, "text") == 0
+    said = capsys.readouterr()
+    assert "no throttle is set" not in said.out
+    assert said.err == f"2 throttles {way}\n"
 
 
 async def test_a_broker_that_does_not_answer_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:

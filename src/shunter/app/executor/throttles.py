@@ -14,6 +14,7 @@ from shunter.app.executor.session import Target, claimed_by, connect, journal_pl
 from shunter.app.executor.throttle_loan import give_back, in_hand
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.state import ExecutorState
+from shunter.core.executor.throttling.debts import told_debts, told_way_out
 from shunter.core.throttles import (
     LISTS,
     UNLIMITED,
@@ -53,8 +54,9 @@ class StillNeeded(ShunterError):
 class FoundThrottle:
     """A throttle that is set at a broker or topic itself.
 
-    `journaled`: an executor set it, and the journal knows the former value; `needed`: a move that has not ended needs
-    it. `brokers`: those on which it is in force; `lacking`: brokers that say that the topic does not have it. Kafka
+    `journaled`: an executor set it, and the journal knows the former value (`former`; None: it was not set); `needed`:
+    a move that has not ended needs it. `silent`: its broker does not answer, so that it is as the journal knows it.
+    `brokers`: those on which it is in force; `lacking`: brokers that say that the topic does not have it. Kafka
     may leave such a throttle on a broker when a topic is deleted and created again.
     """
 
@@ -64,6 +66,8 @@ class FoundThrottle:
     needed: bool = False
     brokers: tuple[BrokerId, ...] = ()
     lacking: tuple[BrokerId, ...] = ()
+    silent: bool = False
+    former: str | None = None
 
     @property
     def where(self) -> str:
@@ -71,22 +75,34 @@ class FoundThrottle:
         shown, others = (", ".join(map(str, brokers)) for brokers in (self.brokers, self.lacking))
         return f"in force on broker {shown}, not on broker {others}" if self.lacking else ""
 
+    @property
+    def owed(self) -> bool:
+        """Whether it is owed to a broker that does not answer."""
+        return self.silent and not self.needed
+
     def __str__(self) -> str:
         told = f"{self.key.kind} {self.key.name} {self.key.setting} = {self.value}"
         if self.lacking:
             told = f"{told}  ({self.where})"
+        if self.owed:
+            then = "it is deleted" if self.former is None else f"it becomes {self.former}"
+            return f"{told}  (owed to broker {self.key.name}, which does not answer: {then} there)"
         if self.needed:
             return f"{told}  (under the journal of an execution that has not ended)"
         return f"{told}  (in the journal: it is restored as it was before)" if self.journaled else told
 
 
 class Cleared(NamedTuple):
-    """What became of throttles; `driven`: the executor that restores those that are left, "": none drives them now."""
+    """What became of throttles; `driven`: the executor that restores those that are left, "": none drives them now.
+
+    `owed`: left, because their brokers do not answer.
+    """
 
     deleted: tuple[ThrottleKey, ...]
     restored: tuple[ThrottleKey, ...]
     left: tuple[ThrottleKey, ...]
     driven: str = ""
+    owed: tuple[ThrottleKey, ...] = ()
 
     def told(self) -> list[str]:
         """A sentence for each kind."""
@@ -97,13 +113,19 @@ class Cleared(NamedTuple):
             ("deleted", self.deleted),
             ("restored as before the execution", self.restored),
             (f"left, because {why}", self.left),
+            (f"left, {told_owed(self.owed, driven=bool(self.driven))}", self.owed),
         )
         settings = ((what, [f"{key.kind} {key.name} {key.setting}" for key in keys]) for what, keys in kinds)
         return [f"{len(names)} {what}: {named(names)}" for what, names in settings if names]
 
 
+def told_owed(keys: Collection[ThrottleKey], *, driven: bool) -> str:
+    """That throttles are owed to brokers that do not answer, and the way out."""
+    return f"owed to {told_debts(keys)} until it answers: {told_way_out(keys, driven=driven)}"
+
+
 async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
-    """Every throttle that is set at a live broker or at a topic itself, whoever set it."""
+    """Every throttle that is set at a broker or at a topic itself, whoever set it; of silent brokers the journal's."""
     admin = await connect(target)
     try:
         place = await journal_place(target, admin)
@@ -113,17 +135,29 @@ async def list_throttles(target: Target) -> tuple[FoundThrottle, ...]:
 
 
 async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[FoundThrottle, ...]:
-    """Every throttle that is set; `state` is the fold of the cluster's journal."""
+    """Every throttle that is set, or owed to brokers that don't answer; `state`: the fold of the cluster's journal."""
     owed = set(state.owed())
     brokers, topics = sorted(await admin.brokers()), await admin.topic_names()
     asked = [settings_of((broker,), ()) for broker in brokers]
     found: list[tuple[ThrottleKey, str, tuple[BrokerId, ...], tuple[BrokerId, ...]]] = []
-    for own in await asyncio.gather(*(_own(admin, keys) for keys in asked)):
+    answers = await asyncio.gather(*(_own(admin, keys) for keys in asked))
+    heard = {int(key.name) for own in answers for key in own}
+    for own in answers:
         found += [(key, value, (int(key.name),), ()) for key, value in own.items() if value]
     found += await _of_topics(admin, settings_of((), topics), brokers) if topics else []
-    return tuple(
-        FoundThrottle(key, value, key in state.throttles, key in state.throttles and key not in owed, shown, lacking)
-        for key, value, shown, lacking in found
+    journal, known = state.throttles, {key: each.before for key, each in state.throttles.items()}
+    silent = [key for key in sorted(journal) if key.kind == "broker" and int(key.name) not in heard]
+    return (
+        *(
+            FoundThrottle(
+                key, value, key in known, key in known and key not in owed, shown, lacking, former=known.get(key)
+            )
+            for key, value, shown, lacking in found
+        ),
+        *(
+            FoundThrottle(key, journal[key].value or "", True, key not in owed, silent=True, former=known[key])
+            for key in silent
+        ),
     )
 
 
@@ -247,7 +281,7 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Cle
     """Remove throttles: those in the journal are restored, the others are deleted.
 
     Throttles that an open move needs stay. If an executor drives the journal, all its throttles stay, because it
-    restores them itself.
+    restores them itself. Those that are owed to brokers that do not answer stay in the journal.
 
     Raises:
         StillNeeded: all belong to an open execution: `resume`, `stop` or `rollback` restores them.
@@ -255,8 +289,10 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Cle
     """
     loose = [throttle for throttle in found if not throttle.journaled]
     place, holder = await holder_of(target)
-    owed = [throttle.key for throttle in found if throttle.journaled and not throttle.needed and holder is None]
-    if not loose and not owed:
+    silent = tuple(throttle.key for throttle in found if throttle.owed)
+    free = [throttle.key for throttle in found if throttle.journaled and not throttle.needed and holder is None]
+    owed = [key for key in free if key not in silent]
+    if not loose and not owed and len(silent) < len(found):
         told = f"driven by {holder}" if holder is not None else "driven by no executor"
         raise StillNeeded(
             f"they belong to the execution of {place}, {told}: "
@@ -275,8 +311,8 @@ async def clear_throttles(target: Target, found: Sequence[FoundThrottle]) -> Cle
         count = f"{len(errors)} of {counted(len(loose) + len(owed), 'throttle')} could not be cleared"
         raise DriverError(f"{count}: {key.kind} {key.name} {key.setting}: {told}", retriable=True)
     gone = tuple(throttle.key for throttle in loose)
-    left = tuple(throttle.key for throttle in found if throttle.key not in {*gone, *owed})
-    return Cleared(gone, tuple(owed), left, "" if holder is None else str(holder))
+    left = tuple(throttle.key for throttle in found if throttle.key not in {*gone, *owed, *silent})
+    return Cleared(gone, tuple(owed), left, "" if holder is None else str(holder), silent)
 
 
 async def _delete(admin: KafkaPythonAdmin, loose: Sequence[FoundThrottle]) -> dict[ThrottleKey, str]:

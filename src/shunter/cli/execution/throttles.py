@@ -16,6 +16,7 @@ from shunter.app.executor.throttles import (
     list_throttles,
     owed_settings,
     see_nobody_else_drives,
+    told_owed,
 )
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed
@@ -36,9 +37,9 @@ def throttles() -> None:
 @cluster_options
 @output_options
 def list_(target: Target, *, output: str) -> None:
-    """List throttles of brokers and topics, and which of them an execution will restore.
+    """List throttles of brokers and topics, which of them an execution will restore, and which are owed to dead brokers.
 
-    Every broker is asked, and a throttle that only some of them show is listed with these brokers. In a cluster with
+    Every broker is asked. A throttle of one that does not answer is listed as the journal knows it, and a throttle that only some of them show is listed with these brokers. In a cluster with
     more than 20,000 topics times brokers, one broker is asked for the throttles of topics.
 
     \b
@@ -51,7 +52,14 @@ def list_(target: Target, *, output: str) -> None:
 async def _list(target: Target, output: str) -> int:
     found = await list_throttles(target)
     rows = (
-        {**each.key._asdict(), "value": each.value, "journaled": each.journaled, "brokers": each.brokers}
+        {
+            **each.key._asdict(),
+            "value": each.value,
+            "journaled": each.journaled,
+            "brokers": each.brokers,
+            "former": each.former,
+            "owed": each.owed,
+        }
         for each in found
     )
     told = iter(map(str, found))
@@ -63,6 +71,9 @@ async def _list(target: Target, output: str) -> int:
         )
     if not found and output == "text":
         click.echo("no throttle is set")
+    if silent := [each.key for each in found if each.owed]:
+        told_debt = told_owed(silent, driven=(await holder_of(target))[1] is not None)
+        click.echo(f"{counted(len(silent), 'throttle')} {told_debt}", err=True)
     if any(not each.journaled for each in found) and (claimant := await driven_elsewhere(target)):
         driven = f"{claimant} drives the cluster under another journal: it restores the throttles that it has set"
         click.echo(driven, err=True)
