@@ -171,7 +171,7 @@ def view_execution(
 ) -> ExecutionView:
     """Make the view of an execution, open moves first. `others`: others' throttles that hold instead of its own."""
     rows = [_row(state, meter, move) for move in state.moves.values()]
-    counts: dict[str, int] = {}
+    counts = {outcome.value: many for outcome, many in state.earlier.items()}
     for row in rows:
         counts[row.state] = counts.get(row.state, 0) + 1
     ending = when_it_ends(state, meter, now_ms, others or {}) if state.running else Ending(None, "")

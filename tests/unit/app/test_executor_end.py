@@ -121,6 +121,13 @@ def test_who_is_told_to_go_with_nothing_under_way_leaves_nothing_behind() -> Non
     assert exit_code(Ended(None, view(ACCEPTED))) is ExitCode.LEFT
 
 
+def test_a_partition_that_was_moved_again_ends_as_its_last_move() -> None:
+    stopped = MoveClosed(T0, Outcome.STOPPED, "it was told to stop", (1,))
+    again = view(ACCEPTED, stopped, ACCEPTED, MoveClosed(T0, Outcome.DONE, "the target is reached", (2,)))
+    assert again.counts == {"stopped": 1, "done": 1}
+    assert exit_code(Ended(Finish(), again)) is ExitCode.DONE
+
+
 def test_a_refused_plan_does_not_boast_with_the_moves_of_another() -> None:
     former = view(ACCEPTED, MoveClosed(T0, Outcome.DONE, "the target is reached", (2,)))
     ended = Ended(Finish(), former, PlanReply("nothing can be moved", (MoveResult(T0, "no such broker"),)))

@@ -284,7 +284,7 @@ def test_a_rollback_onto_a_dead_broker_and_what_is_not_taken_on_are_said(capsys:
     refused = PlannedMove("t-1", (), (2, 3), 0, (), "no such topic", taken=False)
     show_sum(DryRun((gone, refused), Forecast(5, 1.0, 1, guessed=False), 5))
     told = capsys.readouterr().out
-    assert told.startswith("1 partition (1 more not taken on), 5 B to copy")
+    assert told.startswith("1 move (1 more not taken on), 5 B to copy")
     assert told.endswith("a rollback copies 5 B at the most, and needs broker 1, which is down\n")
     unsure = PlannedMove("t-0", (1, 2), (2, 3), 5, (PlannedStep((2, 3), 5, 5, doubts=(1,)),), None)
     show_sum(DryRun((unsure,), Forecast(5, 1.0, 1, guessed=False), 5))

@@ -43,9 +43,11 @@ def exit_code(ended: Ended) -> ExitCode:
         return ExitCode.DONE
     refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
     partly = ended.command is not None and ended.command.partly
-    if refused or partly or any(ended.view.counts.get(state) for state in _BAD):
+    # A partition that was moved again has its last outcome. Counts have the earlier ones, too.
+    states = {row.state for row in ended.view.moves}
+    if refused or partly or not states.isdisjoint(_BAD):
         return ExitCode.PARTLY
-    if any(ended.view.counts.get(state) for state in _TURNED):
+    if not states.isdisjoint(_TURNED):
         wanted = ended.command is not None and ended.command.accepted
         return ExitCode.DONE if wanted else ExitCode.TURNED
     return ExitCode.DONE

@@ -42,7 +42,7 @@ async def show_dry_run(
     for move in found.moves[:SHOWN]:
         _show_move(move)
     if len(found.moves) > SHOWN:
-        click.echo(f"… and {counted(len(found.moves) - SHOWN, 'more partition')}")
+        click.echo(f"… and {counted(len(found.moves) - SHOWN, 'more move')}")
     show_sum(found)
     return possible
 
@@ -95,7 +95,7 @@ def show_sum(found: DryRun) -> None:
     opened = f", {told_bytes(found.open_bytes)} of it by moves that are open already" if found.open_bytes else ""
     refused = f" ({len(found.moves) - len(taken)} more not taken on)" if len(taken) < len(found.moves) else ""
     click.echo(
-        f"{counted(len(taken), 'partition')}{refused}, {told_bytes(forecast.total_bytes)} to copy{opened}, at least "
+        f"{counted(len(taken), 'move')}{refused}, {told_bytes(forecast.total_bytes)} to copy{opened}, at least "
         f"{told_ms(ceil(forecast.seconds) * 1000)} at {told_bytes(forecast.bandwidth)}/s and broker{guess}; "
         f"a rollback copies {told_bytes(found.most_rollback_bytes)} at the most"
         f"{_told_needs(step for move in taken for step in move.steps)}"

@@ -2,6 +2,7 @@
 
 from apache_yard import Rig, Yard, planned
 
+from shunter.app.executor.history import counts_of
 from shunter.cli.execution.history import told_execution
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
@@ -126,6 +127,11 @@ def test_the_reverse_goes_back_before_all_plans_that_joined_an_execution() -> No
     found = {order.tp: order for order in reverse(joined).moves}
     assert found[T0] == MoveOrder(T0, (1, 2), Strategy.INCREMENTAL, planned_from=(6, 2))
     assert found[T1].target == (1, 2)
+    view = view_execution(rig.core.state, Meter(), None, rig.now_ms)
+    assert view.counts == counts_of(joined) == {"done": 3}, "moves, as `history --moves` lists them, and no partitions"
+    rig.submit(("t", 1, (1, 6)))
+    rig.settle()
+    assert rig.core.state.earlier == {}, "another execution"
 
 
 def test_a_cordon_is_named_by_the_plan_that_asked_for_it_not_by_one_that_joined() -> None:
