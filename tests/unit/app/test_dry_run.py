@@ -20,6 +20,7 @@ from shunter.model.execution import (
     MoveOrder,
     ObservedPartition,
     ObservedTopic,
+    OngoingReassignment,
     PlanAccepted,
     ReplicaSize,
     StepAccepted,
@@ -48,11 +49,12 @@ class Cluster:
     rates: dict[str, str] = field(default_factory=dict)
     """By broker, its follower's rate that somebody set."""
     file_rates: dict[str, str] = field(default_factory=dict)
+    ongoing: dict[TopicPartition, OngoingReassignment] = field(default_factory=dict)
     listed: str | None = None
     """Somebody's list of throttled followers of topic t."""
 
     async def list_reassignments(self) -> dict[TopicPartition, Any]:
-        return {}
+        return dict(self.ongoing)
 
     async def observe_topics(self, _names) -> TopicsSeen:
         seen = ObservedTopic(None, dict(enumerate(self.partitions)), 1)
@@ -303,3 +305,25 @@ async def test_a_new_target_lets_a_running_copy_that_it_keeps_go_on_and_counts_w
     (move,) = found.moves
     assert [(step.replicas, step.under_way) for step in move.steps][:2] == [((1, 2, 3), True), ((4, 3), False)]
     assert found.open_bytes == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "steps", "told"),
+    [
+        ((3, 1), [((3, 1), True)], "its step to [3, 1] goes on; the order"),
+        ((3, 4), [((3, 1), True), ((3, 4), False)], "its step to [3, 1] goes on; the order"),
+        ((3, 2), [((3, 2), False)], "its step to [3, 1] gives way to the first one here; the order"),
+        ((1, 4), [((1, 2), False), ((1, 4), False)], "its step to [3, 1] gives way to the first one here; the order"),
+    ],
+)
+async def test_a_step_of_a_move_that_is_taken_over_is_not_foretold_as_one_to_come(
+    target: tuple[int, ...], steps: list[tuple[tuple[int, ...], bool]], told: str
+) -> None:
+    """Found by hand: the copy that another tool had begun was foretold as a step that is yet to begin."""
+    cluster = Cluster((ObservedPartition((3, 1, 2), (1, 2), 1),), (1, 2, 3, 4), {(1, T0): ReplicaSize(9, "/a")})
+    cluster.ongoing[T0] = OngoingReassignment((3, 1, 2), (3,), (2,))
+    found = await foretold(cluster, MoveOrder(T0, target), take_over=True)
+    (move,) = found.moves
+    assert [(step.replicas, step.under_way) for step in move.steps] == steps
+    assert found.most_rollback_bytes == 9 * len({1, 2}.difference(target)), "also once their step has ended"
+    assert told in str(move.problem)

@@ -224,7 +224,7 @@ def _planned(
         for before, after in pairwise((move.current, *sets))
     )
     waits = None if result.held_up else waiting
-    problem = "; ".join(told for told in (_adopted(move), foreign, result.instead, waits) if told) or None
+    problem = "; ".join(told for told in (_adopted(move, steps), foreign, result.instead, waits) if told) or None
     return PlannedMove(str(order.tp), move.original, move.goal, move.size_bytes, steps, problem, held_up=result.held_up)
 
 
@@ -246,10 +246,12 @@ def _sets(state: ExecutorState, move: Move, *, goes_around: bool) -> tuple[list[
     return [step.replicas for step in paper.steps], told
 
 
-def _adopted(move: Move) -> str | None:
-    if not move.adopted:
+def _adopted(move: Move, steps: Sequence[PlannedStep]) -> str | None:
+    if not move.adopted or move.step is None:
         return None
-    return "another tool moves it: it would be taken over, and the order of its original replicas is a guess"
+    goes = "goes on" if steps and steps[0].under_way else "gives way to the first one here"
+    told = f"another tool moves it: it would be taken over, and its step to {list(move.step.after)} {goes}"
+    return f"{told}; the order of its original replicas is a guess"
 
 
 __all__ = ["DryRun", "PlannedMove", "PlannedStep", "dry_run"]
