@@ -229,7 +229,7 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
                 return f"held-{number}  [1, 2] → [1, 3]" in told.stdout
 
             # The isr shrinks a moment before every broker's Metadata calls the replica offline.
-            wait_until(planned, what="a plan for the offline replica", timeout_s=90)
+            wait_until(planned, what="a plan for the offline replica", timeout_s=60)
             away = write_plan(tmp_path / "away.json", "held", {number: (1, 3)})
             done = shunter.run("execute", str(away), "--yes")
             assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
