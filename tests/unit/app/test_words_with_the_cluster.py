@@ -421,7 +421,11 @@ async def test_a_pause_from_before_an_outage_is_lifted_during_it_and_moves_go_on
         assert not any(world.moves[at].paused for at in world.open)
 
 
-async def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_drives(tmp_path: Path) -> None:
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_drives(
+    tmp_path: Path, *, replaced: bool
+) -> None:
+    """`replaced`: what is lifted is a later pause, which the cluster never had."""
     world = yard()
     async with Service(world, "b", tmp_path / "b", DRAINS) as b:
         await b.driven()
@@ -431,13 +435,32 @@ async def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_
             await a.until(lambda: a.keeper.switch is not None)
             world.cut("a")
             await a.until(lambda: a.keeper.known.unanswered)
-            await a.desk.carry_out(order(OrderKind.RESUME), BEN)
+            if replaced:
+                world.clock.ms += 1
+                await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+            done = await a.desk.carry_out(order(OrderKind.RESUME), BEN)
+            assert "that the pause of yard is lifted is kept on this host" in done.text
             world.heal("a")
             await a.until(lambda: any(each.kind == "resume-not-sent" for each in a.events))
             (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
             assert "that ben lifted the pause never reached the cluster" in lost.text
             assert b.keeper.facts().paused is not None
             await a.until(lambda: "paused by anna" in told_of(a))
+
+
+async def test_a_pause_that_is_lifted_while_the_words_are_taken_again_is_lifted_here_too(tmp_path: Path) -> None:
+    """Found by the fuzz, seed 1004: the cluster had it lifted, and who drove kept it, as it had just read it there."""
+    async with Service(yard(), "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        keeper = a.keeper
+        paused = keeper.switch
+        async with keeper._writing:  # As while the words are taken.
+            lifting = asyncio.create_task(a.desk.carry_out(order(OrderKind.RESUME), BEN))
+            await a.until(lambda: bool(keeper._writing._waiters))
+            await keeper._adopt(Words(keeper.intents, paused), 0, None)
+        await lifting
+        await a.until(lambda: keeper.switch is None)
 
 
 async def test_a_kill_switch_that_was_kept_and_then_dropped_is_critical_until_it_is_seen(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> 
 def _told_kept(keeper: ClusterKeeper, why: str, *, lifted: bool = False) -> str:
     """What an order means for a cluster that is not driven now."""
     name = keeper.name
-    if keeper.known.unanswered and not keeper.words_known:
+    if (keeper.known.unanswered or lifted) and not keeper.words_known:
         told = f"that the pause of {name} is lifted" if lifted else f"the pause of {name}"
         told = f"{told} is kept on this host, and given to the cluster once a broker answers"
         return f"{told}, if this service drives it then; if another one does, that is told here: {why}"

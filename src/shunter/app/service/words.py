@@ -226,7 +226,7 @@ class ClusterWords:
             words = replace(words, switch=mine)
         self.proposals = {each.id: each for each in words.proposals if each.state in OPEN}
         self.intents = words.intents
-        if words.switch is not mine or mine is None:
+        if words.switch != self.switch:  # Else nobody threw or lifted it: an order that waits to be written counts.
             self.turn(words.switch)
         self.show()  # The words are in force from here on, whatever the copy on this host still takes.
         try:
@@ -271,7 +271,7 @@ class ClusterWords:
         if not lost.lifted:
             self.lost_pause = f"the pause of {lost.who} never reached the cluster"
             return f"{self.lost_pause}, and another service drives it: give it there"
-        if self.switch is not None and self.switch.at_ms == lost.at_ms and not self.switch.lifted:
+        if self.switch is not None and not self.switch.lifted:
             told = f"that {lost.who} lifted the pause never reached the cluster, and another service drives it"
             return f"{told}: the pause stays; lift it there"
         return ""
