@@ -220,7 +220,9 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
             failed = tmp_path / "node-2" / "other"
             wait_until(lambda: bool(list(failed.glob("held-*[0-9]"))), what="a log in that log dir", timeout_s=30)
             number = min(int(path.name.rpartition("-")[2]) for path in failed.glob("held-*[0-9]"))
-            failed.rename(tmp_path / "was-other")  # At once: the broker writes there while files are removed one by one.
+            failed.rename(
+                tmp_path / "was-other"
+            )  # At once: the broker writes there while files are removed one by one.
             failed.write_text("A log dir that is no folder fails at the next checkpoint.")
 
             def planned() -> bool:

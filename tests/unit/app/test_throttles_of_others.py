@@ -196,6 +196,16 @@ async def test_a_throttle_is_told_with_the_brokers_on_which_it_is_in_force() -> 
     assert str(everywhere) == f"topic t {FOLLOWER_REPLICAS} = 0:2"
 
 
+async def test_a_value_that_somebody_else_set_since_is_theirs() -> None:
+    """An outsider's find: "it is restored as it was before", while the executor leaves it as it is."""
+    values = [each.value for each in await found_in(KeptByBrokers()) if each.key == RATE]
+    for ours, journaled in ((set(values), True), ({"8"}, False)):
+        found = await throttles_set(
+            cast("Any", KeptByBrokers()), ExecutorState(throttles={RATE: Throttle("3", "8", ours=ours)})
+        )
+        assert [each.journaled for each in found if each.key == RATE] == [journaled]
+
+
 async def test_what_is_owed_to_a_dead_broker_is_listed_and_left(
     cluster: KeptByBrokers, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

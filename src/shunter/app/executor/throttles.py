@@ -54,7 +54,7 @@ class StillNeeded(ShunterError):
 class FoundThrottle:
     """A throttle that is set at a broker or topic itself.
 
-    `journaled`: an executor set it, and the journal knows the former value (`former`; None: it was not set); `needed`:
+    `journaled`: an executor set this value, and the journal knows the former value (`former`; None: it was not set); `needed`:
     a move that has not ended needs it. `silent`: its broker does not answer, so that it is as the journal knows it.
     `brokers`: those on which it is in force; `lacking`: brokers that say that the topic does not have it. Kafka
     may leave such a throttle on a broker when a topic is deleted and created again.
@@ -146,11 +146,15 @@ async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[
         found += [(key, value, (int(key.name),), ()) for key, value in own.items() if value]
     found += await _of_topics(admin, settings_of((), topics), brokers) if topics else []
     journal, known = state.throttles, {key: each.before for key, each in state.throttles.items()}
+
+    def is_ours(key: ThrottleKey, value: str) -> bool:
+        return key in journal and not is_theirs(value, journal[key].before, journal[key].ours)
+
     silent = [key for key in sorted(journal) if key.kind == "broker" and int(key.name) not in heard]
     return (
         *(
             FoundThrottle(
-                key, value, key in known, key in known and key not in owed, shown, lacking, former=known.get(key)
+                key, value, ours := is_ours(key, value), ours and key not in owed, shown, lacking, former=known.get(key)
             )
             for key, value, shown, lacking in found
         ),
