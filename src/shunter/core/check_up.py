@@ -231,14 +231,19 @@ def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
         return
     moving = seen.ongoing.keys() | seen.ended.keys() | journal.open_moves | journal.just_ended
     for topic in seen.topics:
-        counts = Counter(len(each.replicas) for each in topic.partitions.values()).most_common(2)
+        # A partition in motion has replicas that come or leave, so it says nothing of how many are usual.
+        still = {
+            tp: each
+            for number, each in sorted(topic.partitions.items())
+            if (tp := TopicPartition(topic.name, number)) not in moving
+        }
+        counts = Counter(len(each.replicas) for each in still.values()).most_common(2)
         if not counts or (len(counts) == 2 and counts[0][1] == counts[1][1]):
             continue
         usual = counts[0][0]
         kinds: dict[str, list[TopicPartition]] = {"more": [], "fewer": []}
-        for number, each in sorted(topic.partitions.items()):
-            tp = TopicPartition(topic.name, number)
-            if len(each.replicas) != usual and tp not in moving:
+        for tp, each in still.items():
+            if len(each.replicas) != usual:
                 kinds["more" if len(each.replicas) > usual else "fewer"].append(tp)
         for kind, tps in kinds.items():
             if tps:

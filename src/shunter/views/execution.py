@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeGuard
@@ -171,12 +172,12 @@ def view_execution(
 ) -> ExecutionView:
     """Make the view of an execution, open moves first. `others`: others' throttles that hold instead of its own."""
     rows = [_row(state, meter, move) for move in state.moves.values()]
-    counts = {outcome.value: many for outcome, many in state.earlier.items()}
-    for row in rows:
-        counts[row.state] = counts.get(row.state, 0) + 1
+    moves = [*state.earlier, *state.moves.values()]
+    every = [*(_row(state, meter, move) for move in state.earlier), *rows]
+    counts = dict(Counter(row.state for row in every))
     ending = when_it_ends(state, meter, now_ms, others or {}) if state.running else Ending(None, "")
     guess: Estimate | None = ending.estimate
-    first_ms = min((move.accepted_at_ms for move in state.moves.values()), default=0)
+    first_ms = min((move.accepted_at_ms for move in moves), default=0)
     rows.sort(key=lambda row: OPEN_STATES.index(row.state) if row.state in OPEN_STATES else len(OPEN_STATES))
     return ExecutionView(
         at_ms=now_ms,
@@ -185,8 +186,8 @@ def view_execution(
         running=state.running,
         limit=limit,
         counts=counts,
-        total_bytes=sum(row.total_bytes for row in rows),
-        copied_bytes=sum(row.copied_bytes for row in rows),
+        total_bytes=sum(row.total_bytes for row in every),
+        copied_bytes=sum(row.copied_bytes for row in every),
         bytes_per_s=None if guess is None else guess.bytes_per_s,
         left_ms=None if guess is None else guess.left_ms,
         low_ms=None if guess is None else guess.low_ms,
@@ -200,9 +201,9 @@ def view_execution(
         moves=tuple(rows),
         cordons={str(broker): plan_id for broker, plan_id in sorted(state.cordoned().items())},
         bounds={name: getattr(state.options, name) for name in BOUNDS},
-        plan_bytes=sum(map(_planned, state.moves.values())),
+        plan_bytes=sum(map(_planned, moves)),
         lower=told_rates(others or {}),
-        added_bytes=sum(_planned(move) for move in state.moves.values() if move.accepted_at_ms > first_ms),
+        added_bytes=sum(_planned(move) for move in moves if move.accepted_at_ms > first_ms),
     )
 
 

@@ -95,6 +95,15 @@ def test_what_a_half_step_left_is_named_unless_it_may_be_under_way() -> None:
     assert found.advice.endswith(f"nothing moves them now: {plan} adds them, or says what holds that up")
 
 
+def test_what_moves_says_nothing_of_how_many_replicas_are_usual() -> None:
+    """An outsider's find: a drain that had just added replicas made them usual, and the advice raised the factor."""
+    adding = ObservedPartition((4, 2, 3, 1), (2, 3, 1), 2)
+    partitions = {number: HEALTHY if number < 2 else adding for number in range(5)}
+    seen = replace(WELL, brokers=(*WELL.brokers, broker(4)), topics=(CheckedTopic("t", 2, partitions, ALL),))
+    going = {TopicPartition("t", number): OngoingReassignment((4, 2, 3, 1), (4,), (1,)) for number in range(2, 5)}
+    assert not any(finding.check == "partitions" for finding in bad(replace(seen, ongoing=going)))
+
+
 def test_of_a_cluster_that_is_well_every_check_says_so() -> None:
     findings = diagnose(WELL, NOBODY)
     assert bad(WELL) == []

@@ -154,6 +154,17 @@ def test_what_a_later_plan_adds_is_said() -> None:
     assert "400 B left of 1.0 kB (400 B of it by plans that joined)" in told_view(view)
 
 
+def test_what_was_copied_before_a_later_plan_moved_the_partition_again_still_counts() -> None:
+    """An outsider's find: "0.0% · 9 done, 25 moving", and the bytes of those nine were gone."""
+    state = executed(600, 400)
+    written(state, *step(0), closed(0, Outcome.DONE), at_ms=2)
+    again = MoveAccepted(TopicPartition("t", 0), None, (5,), (6,), Strategy.INCREMENTAL, 600, ())
+    assert written(state, PlanAccepted("q", "c", ExecutionOptions()), again, at_ms=3) == 0.375
+    view = view_execution(state, Meter(), None, 5)
+    assert view.counts == {"done": 1, "pending": 2}
+    assert "1.0 kB left of 1.6 kB (600 B of it by plans that joined)" in told_view(view)
+
+
 @pytest.mark.parametrize(
     "changed",
     [

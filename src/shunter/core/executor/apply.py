@@ -84,7 +84,7 @@ def _plan_accepted(state: ExecutorState, entry: JournalEntry) -> None:
     if not state.at_work:
         # A new execution begins. Throttles that an earlier execution still owes stay in `throttles`.
         lately = {tp: move for tp, move in state.former_moves.items() if move.ended_lately(entry.at_ms)}
-        state.former_moves, state.moves, state.earlier = {**lately, **state.moves}, {}, {}
+        state.former_moves, state.moves, state.earlier = {**lately, **state.moves}, {}, []
         state.cordoned_by = {}
     state.plan_id, state.cluster_id, state.options = record.plan_id, record.cluster_id, record.options
     state.limit = record.options.throttle
@@ -136,7 +136,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
             move.led_by = before.led_by
         _turn(move, entry)
     if before is not None and before.outcome is not None:
-        state.earlier[before.outcome] = state.earlier.get(before.outcome, 0) + 1
+        state.earlier.append(before)
     state.moves[record.tp] = move
 
 

@@ -498,8 +498,8 @@ class ExecutorState:
     options: ExecutionOptions = field(default_factory=ExecutionOptions)
     moves: dict[TopicPartition, Move] = field(default_factory=dict[TopicPartition, Move])
     """The latest move of every partition that a plan of the open execution named; closed ones stay until its end."""
-    earlier: dict[Outcome, int] = field(default_factory=dict[Outcome, int])
-    """How many moves of the open execution had ended when a later plan moved their partition again, by outcome."""
+    earlier: list[Move] = field(default_factory=list[Move])
+    """Moves of the open execution that had ended when a later plan moved their partition again."""
     former_moves: dict[TopicPartition, Move] = field(default_factory=dict[TopicPartition, Move])
     """Moves of the execution before this one, and of earlier ones if they ended lately: late metadata may show them."""
     throttles: dict[ThrottleKey, Throttle] = field(default_factory=dict[ThrottleKey, Throttle])

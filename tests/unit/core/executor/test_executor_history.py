@@ -131,7 +131,7 @@ def test_the_reverse_goes_back_before_all_plans_that_joined_an_execution() -> No
     assert view.counts == counts_of(joined) == {"done": 3}, "moves, as `history --moves` lists them, and no partitions"
     rig.submit(("t", 1, (1, 6)))
     rig.settle()
-    assert rig.core.state.earlier == {}, "another execution"
+    assert rig.core.state.earlier == [], "another execution"
 
 
 def test_a_cordon_is_named_by_the_plan_that_asked_for_it_not_by_one_that_joined() -> None:

@@ -152,12 +152,14 @@ REASONS = 3
 
 def told_held_up(whys: Iterable[tuple[TopicPartition | str, str]]) -> str:
     """A sentence about the moves of a plan that dead brokers hold up, each with its reason; "": there are none."""
-    found: dict[str, list[TopicPartition | str]] = {}
+    found: dict[str, dict[TopicPartition | str, str]] = {}
     for tp, why in whys:
-        found.setdefault(why, []).append(tp)
+        found.setdefault(why.replace(str(tp), "it"), {})[tp] = why
     if not found:
         return ""
-    told = [f"{named(tps)}: {why}" for why, tps in found.items()]
+    told = [
+        f"{named(each)}: {shared if len(each) > 1 else next(iter(each.values()))}" for shared, each in found.items()
+    ]
     rest = f"; and for {counted(len(told) - REASONS, 'other reason')}" if len(told) > REASONS else ""
     total = sum(map(len, found.values()))
     return f"dead brokers or log dirs hold up {counted(total, 'move')}, {'; '.join(told[:REASONS])}{rest}"
