@@ -125,9 +125,9 @@ class Cluster:
     def close(self) -> None:
         self.admin.close()
 
-    def make(self, topic: str, assignments: Mapping[int, Replicas]) -> None:
+    def make(self, topic: str, assignments: Mapping[int, Replicas], configs: Mapping[str, str] | None = None) -> None:
         listed = {number: list(replicas) for number, replicas in assignments.items()}
-        self.admin.create_topics([NewTopic(topic, replica_assignments=listed)])
+        self.admin.create_topics([NewTopic(topic, replica_assignments=listed, topic_configs=dict(configs or {}))])
         self.admin.wait_for_topics([topic], timeout_ms=30_000)
 
     def replicas(self, topic: str) -> dict[int, Replicas]:
@@ -137,6 +137,10 @@ class Cluster:
     def leaders(self, topic: str) -> dict[int, int]:
         (found,) = self.admin.describe_topics([topic])
         return {part["partition_index"]: part["leader_id"] for part in found["partitions"]}
+
+    def isr(self, topic: str) -> dict[int, set[int]]:
+        (found,) = self.admin.describe_topics([topic])
+        return {part["partition_index"]: set(part["isr_nodes"]) for part in found["partitions"]}
 
     def in_sync(self, topic: str) -> bool:
         (found,) = self.admin.describe_topics([topic])

@@ -61,6 +61,11 @@ class Yard:
     def close(self) -> None:
         self.cluster.close()
 
+    def reconnect(self) -> None:
+        """A new client: one that was there while a broker was down may have forgotten that broker."""
+        self.cluster.close()
+        self.cluster = _connected(self.bootstrap)
+
     def ended_in(self, assignment: dict[int, tuple[int, ...]]) -> None:
         """Wait until every broker shows the wanted replicas in order, and no move or throttle of the test is left."""
         wanted = (assignment, 0, self.throttles)

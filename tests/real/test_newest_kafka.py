@@ -247,3 +247,23 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
             assert running.end(60) == ExitCode.TURNED, running.lines[-3:]
             assert cluster.replicas("held")[number] == (1, 3)
             assert "broker 2 has a failed log dir" in shunter.run("plan").stderr, "no plan sends anything there"
+
+
+def test_beside_a_dead_replica_nothing_goes_that_min_insync_replicas_needs(tmp_path: Path) -> None:
+    """An outsider's find: the last but one in sync went, and writers with acks=all were refused until 3 was back."""
+    with KRaftCluster(tmp_path, node_ids=BROKERS, heap_mib=200) as kraft:
+        shunter = Shunter(kraft.bootstrap, tmp_path / "moves.journal")
+        with closing(Cluster(kraft.bootstrap)) as cluster:
+            cluster.make("thin", {0: (1, 3)}, {"min.insync.replicas": "2"})
+            wait_until(lambda: cluster.in_sync("thin"), what="all are in sync", timeout_s=60)
+            kraft.nodes[3].kill()
+            wait_until(lambda: cluster.live() == {1, 2}, what="the death being seen", timeout_s=60)
+            plan = str(write_plan(tmp_path / "plan.json", "thin", {0: (2, 3)}))
+            assert "it can't end without broker 3, which is down" in shunter.run("execute", plan, "--dry-run").stdout
+            running = shunter.start("execute", plan, "--yes")
+            wait_until(lambda: cluster.isr("thin")[0] == {1, 2}, what="two in sync", timeout_s=60)
+            running.wait_for(lambda: "stuck" in json.dumps(running.progress), about="it waits for broker 3")
+            assert cluster.isr("thin")[0] == {1, 2}
+            kraft.nodes[3].start()
+            assert running.end(120) == ExitCode.DONE, running.lines[-3:]
+            assert cluster.replicas("thin") == {0: (2, 3)}

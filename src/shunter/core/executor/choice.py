@@ -82,7 +82,7 @@ def choose(
     if isinstance(decided, Waiting):
         failed = tuple(broker for broker in decided.brokers if broker in live and broker in seen.offline)
         return Waits(describe_waiting(decided._replace(failed=failed)), decided.brokers, _missing(decided))
-    after = folded(decided.replicas, move.goal)
+    after = decided.replicas if _thin(move.goal, seen, live, min_isr) else folded(decided.replicas, move.goal)
     if closed.isdisjoint(move.goal) and not closed.isdisjoint(after):
         return _all_at_once(move, seen, live)
     if set(after) != set(seen.replicas):  # A change of the order alone needs no replica in sync.
@@ -176,11 +176,21 @@ def ahead(
 def folded(after: Replicas, goal: Replicas) -> Replicas:
     """Fold the step that adds the last new replica and the last step, which only drops and orders, into one request.
 
-    Apache's controllers drop nothing before all replicas that stay are in sync. So the folded step does the same as the
-    two: one copy at a time, the floor holds, and a rollback before the end is as cheap. It saves each partition a round
-    through the controller, a leader epoch and a journal entry.
+    So the folded step does the same as the two: one copy at a time, and a rollback before the end is as cheap. It saves
+    each partition a round through the controller, a leader epoch and a journal entry. Controllers from Kafka 4.3 on end
+    it beside a replica that stays and is dead (see `needed`): then the floor is the relaxed one.
     """
     return goal if set(goal) <= set(after) else after
+
+
+def _thin(goal: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> bool:
+    """Whether a folded step could end with fewer in sync than min.insync.replicas, now or if one more replica dies.
+
+    A step of its own that drops ends only when all that stay are in sync.
+    """
+    stay = tuple(broker for broker in goal if broker in seen.replicas)
+    able = len(goal) - sum(not _healthy(broker, seen, live) for broker in stay)
+    return able < min(min_isr, len(goal)) or (bool(stay) and len(goal) <= min_isr)
 
 
 def undo(

@@ -11,6 +11,7 @@ from shunter.core.executor.capacity import SEEN_MS, Capacity, copied_bytes, in_o
 from shunter.core.executor.choice import Begin, Reached, Waits, blockers, cancel_step, choose, needed_by, relax, undo
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
+from shunter.core.executor.foresight.stuck import ends_with_its_step
 from shunter.core.executor.judgement import (
     CONFIRM_MS,
     LAG_MS,
@@ -50,7 +51,6 @@ from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 STALE_MS = 10_000
 """Metadata and lists older than this are read again before a step is begun from them."""
-
 _REACHED = {
     Direction.FORWARD: (Outcome.DONE, "the target is reached"),
     Direction.STOP: (Outcome.STOPPED, "stopped; what was in sync stays"),
@@ -252,7 +252,8 @@ def _undo(work: Pass, move: Move, undone: Begin | Waits | None) -> bool:
     if isinstance(undone, Begin):
         _begin(work, move, undone)
     elif isinstance(undone, Waits):
-        move.waits = Wait(WaitKind.BROKERS, undone.reason)
+        late = catching_up(work.state.cluster, move, move.copying, work.now_ms)
+        move.waits = late if ends_with_its_step(work.state, move) else Wait(WaitKind.BROKERS, undone.reason)
     return undone is not None
 
 
