@@ -448,6 +448,32 @@ async def test_a_pause_that_was_lifted_in_an_outage_stays_where_another_service_
             await a.until(lambda: "paused by anna" in told_of(a))
 
 
+async def test_a_pause_that_the_driver_lifts_in_an_outage_is_said_to_be_lifted_on_its_host_alone(
+    tmp_path: Path,
+) -> None:
+    """An outsider's find: "the pause of the fleet is lifted", exit status 0, and the next driver never heard of it."""
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        world.cut("a")
+        world.clock.ms += 1
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+        assert a.keeper.driving is not None
+        done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
+        (kept,) = done.undone
+        assert kept.startswith("that the pause of yard is lifted is kept on this host, and given to the cluster")
+        assert "is lifted; moves" not in done.text
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            await takes_over(b)
+            world.heal("a")
+            a.shared_yard.pass_time(1)
+            await a.until(lambda: any(each.kind == "resume-not-sent" for each in a.events))
+            (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
+            assert "that ben lifted the pause never reached the cluster" in lost.text
+            await a.until(lambda: "paused by anna" in told_of(a))
+
+
 async def test_a_pause_that_is_lifted_while_the_words_are_taken_again_is_lifted_here_too(tmp_path: Path) -> None:
     """Found by the fuzz, seed 1004: the cluster had it lifted, and who drove kept it, as it had just read it there."""
     async with Service(yard(), "a", tmp_path / "a", DRAINS) as a:

@@ -510,7 +510,7 @@ class OrderDesk:
         if not held:
             raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
         lifted = [(keeper, switch._replace(lifted=True, unsent=False, who=signature.who)) for keeper, switch in held]
-        done = told_resumed(order.cluster, [keeper for keeper in keepers if keeper.switch is not None], theirs)
+        paused = [keeper for keeper in keepers if keeper.switch is not None]
         now_ms = keepers[0].parts.clock.now_ms()
         local = [switch.unsent or keeper.known.unanswered for keeper, switch in held]
         written = await asyncio.gather(
@@ -520,6 +520,7 @@ class OrderDesk:
         failed = tuple(f"{each}: the pause stays in force; ask again" for each in written if each)
         if all(written):
             raise OrderRefused(Refusal.STORE, "; ".join(failed))
+        done = told_resumed(order.cluster, paused, theirs)
         if failed:
             done = OrderDone(f"{done.text}. But {'; '.join(failed)}", undone=(*done.undone, *failed))
         event = event_of_all("resume-all", order, signature, keepers, now_ms, done)

@@ -157,7 +157,7 @@ def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> 
 def _told_kept(keeper: ClusterKeeper, why: str, *, lifted: bool = False) -> str:
     """What an order means for a cluster that is not driven now."""
     name = keeper.name
-    if (keeper.known.unanswered or lifted) and not keeper.words_known:
+    if (keeper.known.unanswered or lifted) and (not keeper.words_known or _lifted_here_alone(keeper)):
         told = f"that the pause of {name} is lifted" if lifted else f"the pause of {name}"
         told = f"{told} is kept on this host, and given to the cluster once a broker answers"
         return f"{told}, if this service drives it then; if another one does, that is told here: {why}"
@@ -167,11 +167,19 @@ def _told_kept(keeper: ClusterKeeper, why: str, *, lifted: bool = False) -> str:
 
 
 def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
-    """What lifting the kill switch does."""
-    where = cluster or ("the fleet" if not theirs else ", ".join(each.name for each in keepers))
-    told = [f"the pause of {where} is lifted; moves that were paused by name stay paused"]
-    late = [_told_kept(each, why, lifted=True) for each, why in _not_driven(keepers)]
-    return _done(told, late, theirs)
+    """What lifting the kill switch did."""
+    alone = [each for each in keepers if _lifted_here_alone(each)]
+    waiting = [*_not_driven(keepers), *((each, "the cluster does not take it now") for each in alone)]
+    late = [_told_kept(each, why, lifted=True) for each, why in waiting]
+    names = ", ".join(each.name for each in keepers if each not in alone)
+    where = cluster or ("the fleet" if not theirs and not alone else names)
+    told = f"the pause of {where} is lifted; moves that were paused by name stay paused"
+    return _done([told] if names else [], late, theirs)
+
+
+def _lifted_here_alone(keeper: ClusterKeeper) -> bool:
+    """Whether this host alone has that a pause is lifted, although the service drives the cluster."""
+    return keeper.driving is not None and keeper.switch is not None and keeper.switch.unsent
 
 
 def _not_driven(keepers: Sequence[ClusterKeeper]) -> list[tuple[ClusterKeeper, str]]:
