@@ -66,6 +66,8 @@ class Known:
     """Since when the cluster can't be observed."""
     held_by: str = ""
     """The other process that drives the cluster; "": there is none, or it is unknown."""
+    held_at_ms: int = 0
+    """When that was last heard."""
     idle_why: str = ""
     """Why this service does not drive the cluster, if no other process does."""
     unanswered: bool = False
@@ -92,6 +94,7 @@ class Known:
         """
         if holder or not why:
             self.undriven_ms, self.told_why = None, ""
+            self.held_at_ms = now_ms
         elif self.undriven_ms is None:
             self.undriven_ms = now_ms
         if self.held_by and self._is_unsure(now_ms):
@@ -190,7 +193,7 @@ class Known:
             stale_ms=self.stale_ms,
             role=role,
             driver=self.held_by,
-            claimed_at_ms=None if driving is None else driving.claimed_at_ms(),
+            claimed_at_ms=self.held_at_ms if driving is None else driving.claimed_at_ms(),
             unanswered=self.unanswered,
             lost_pause=words.lost_pause,
             idle_why=records.trouble if records.lost else self.idle_why,

@@ -11,6 +11,8 @@ from shunter.model.service import KeptProposal, KillSwitch, ProposalState
 
 CLAIM_FRESH_MS = 7_000
 """For so long the last confirmation of the claim counts: two heartbeats, and their answers."""
+HEARD_FRESH_MS = 15_000
+"""For so long a standby believes who drives: it asks every five seconds, and an answer takes some more."""
 
 
 class Reach(Enum):
@@ -131,7 +133,7 @@ class ClusterFacts:
     driver: str = ""
     """The other process that drives the cluster."""
     claimed_at_ms: int | None = None
-    """When the claim of this service, which drives the cluster, was last confirmed; None: it keeps none."""
+    """When the claim of who drives the cluster, this service or `driver`, was last confirmed; None: it keeps none."""
     idle_why: str = ""
     """Why this service does not drive the cluster; "": its executor is being started."""
     unanswered: bool = False
@@ -180,11 +182,10 @@ class ClusterFacts:
 
     @property
     def unclaimed_since_ms(self) -> int | None:
-        """Since when it is not confirmed that this service still drives the cluster; None: it is, or does not."""
+        """Since when it is not confirmed that this service, or `driver`, still drives the cluster; None: it is."""
+        fresh_ms = {ServiceRole.DRIVES: CLAIM_FRESH_MS, ServiceRole.STANDBY: HEARD_FRESH_MS}.get(self.role)
         at_ms = self.claimed_at_ms
-        if self.role is not ServiceRole.DRIVES or at_ms is None or self.now_ms - at_ms <= CLAIM_FRESH_MS:
-            return None
-        return at_ms
+        return None if fresh_ms is None or at_ms is None or self.now_ms - at_ms <= fresh_ms else at_ms
 
     @property
     def unsure(self) -> bool:

@@ -35,7 +35,7 @@ class ClusterSeverity(Enum):
 
 
 STATES = ("starting", "ok", "standby", "not-driven", "unreachable", "observing", "unconfirmed")
-"""`ClusterSituation.state`. `ok`: this service observes and drives the cluster; `unconfirmed`: it may do so no longer."""
+"""`ClusterSituation.state`. `ok`: this service observes and drives the cluster; `unconfirmed`: who did may do so no longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class ClusterSituation:
     driver: str
     """Who drives the cluster; "": nobody, or it is not known."""
     unclaimed_since_ms: int | None
-    """Since when it is not confirmed that this service still drives the cluster; None: it is, or does not."""
+    """Since when it is not confirmed that who drove the cluster, this service or another one, still does; None: it is."""
     figures: Age
     """Whether figures of brokers, partitions and conditions are current."""
     observed_at_ms: int | None
@@ -88,7 +88,7 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
     why_not = "" if refused is None else refused[1]
     unclaimed_since_ms = facts.unclaimed_since_ms
-    drives = "this service" if unclaimed_since_ms is None else ""
+    driver = {ServiceRole.DRIVES: "this service", ServiceRole.STANDBY: facts.driver}.get(facts.role, "")
     closed = {kind: (_why_closed(kind, facts, whole=False), _why_closed(kind, facts, whole=True)) for kind in OrderKind}
     return ClusterSituation(
         severity=severity,
@@ -97,7 +97,7 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
         doing=doing,
         state=_state(facts),
         role=facts.role,
-        driver={ServiceRole.DRIVES: drives, ServiceRole.STANDBY: facts.driver}.get(facts.role, ""),
+        driver=driver if unclaimed_since_ms is None else "",
         unclaimed_since_ms=unclaimed_since_ms,
         figures=facts.age,
         observed_at_ms=observed_at_ms,
@@ -194,7 +194,7 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.UNKNOWN, "not observed yet"
     elif facts.age is Age.OLD:
         yield ClusterSeverity.WARNING, "the last observation is old"
-    if facts.unclaimed_since_ms is not None:
+    if facts.role is ServiceRole.DRIVES and facts.unclaimed_since_ms is not None:
         yield ClusterSeverity.WARNING, _unclaimed(facts.unclaimed_since_ms)
     if facts.lost_pause:
         yield ClusterSeverity.CRITICAL, f"{facts.lost_pause}{_since_lost(facts)}"
@@ -209,7 +209,8 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.NOTE, _told_hold(hold)
     yield from _of_moves(facts)
     if facts.role is ServiceRole.STANDBY:
-        yield ClusterSeverity.NOTE, _stands_by(facts)
+        unsure = facts.unclaimed_since_ms is not None
+        yield ClusterSeverity.WARNING if unsure else ClusterSeverity.NOTE, _stands_by(facts)
     if facts.role is ServiceRole.OBSERVES:
         yield ClusterSeverity.NOTE, OBSERVED
 
@@ -343,7 +344,10 @@ def _doing(facts: ClusterFacts) -> str:
 
 
 def _stands_by(facts: ClusterFacts) -> str:
-    return f"this service stands by: {facts.driver} drives the cluster"
+    if facts.unclaimed_since_ms is None:
+        return f"this service stands by: {facts.driver} drives the cluster"
+    when = told_time(facts.unclaimed_since_ms, seconds=True)
+    return f"this service stands by: {facts.driver} drove the cluster at {when}, and whether it still does is not known"
 
 
 def _driving(facts: ClusterFacts) -> str:

@@ -107,7 +107,7 @@ class ExecutionDriver:
         self._journal = journal
         self._admin = admin
         self._listener = listener
-        self._claim = claim
+        self._claim, self._claimed_at_ms = claim, 0
         self._queue: asyncio.Queue[tuple[str, ev.Event]] = asyncio.Queue()
         self._journal_lock = asyncio.Lock()
         self._waiting: dict[ev.ReplyToken, asyncio.Future[Reply]] = {}
@@ -260,7 +260,12 @@ class ExecutionDriver:
 
     def claimed_at_ms(self) -> int | None:
         """When the cluster's claim was last confirmed, by this process's clock; None: no claim is kept."""
-        return None if self._claim is None else self.clock.now_ms() - self._claim.unheard_ms()
+        if self._claim is None:
+            return None
+        at_ms = self.clock.now_ms() - self._claim.unheard_ms()
+        if abs(at_ms - self._claimed_at_ms) >= 1_000:  # Two clocks are read: they differ a little from call to call.
+            self._claimed_at_ms = at_ms
+        return self._claimed_at_ms
 
     async def _still_ours(self, *, known: bool = False) -> None:
         """Check that this executor has the lease now; also between the requests of a change of settings, which is slow.

@@ -121,6 +121,17 @@ class TestEveryCombination:
             elif facts.role is ServiceRole.DRIVES:
                 assert stands.driver == "this service"
 
+    def test_a_standby_says_who_drives_only_while_it_hears_of_that(self) -> None:
+        """An outsider's find: a minute after the driver's death, beside a dead coordinator: "A drives the cluster"."""
+        for facts, _stands in ALL:
+            if facts.role is not ServiceRole.STANDBY:
+                continue
+            stands = situation(replace(facts, claimed_at_ms=NOW_MS - 16_000))
+            assert f"{THEM} drove the cluster at 2026" in stands.doing
+            assert "whether it still does is not known" in told(stands)
+            assert (stands.driver, stands.state == "standby") == ("", False)
+            assert situation(replace(facts, claimed_at_ms=NOW_MS - 14_000)).driver == THEM
+
     def test_what_heals_or_what_that_waits_for_is_told_by_who_drives(self) -> None:
         """Found by hand: the page said that a heal waits, and `serve status` that nothing moves, or that others do."""
         for facts, stands in ALL:
