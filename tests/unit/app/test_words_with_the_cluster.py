@@ -474,6 +474,15 @@ async def test_a_pause_that_the_driver_lifts_in_an_outage_is_said_to_be_lifted_o
             await a.until(lambda: "paused by anna" in told_of(a))
 
 
+async def test_a_driver_that_could_not_read_its_plans_fates_reads_them_later(tmp_path: Path) -> None:
+    """Found by the fuzz, seed 2: cut off while it took its words again, it drove on, and began nothing any more."""
+    async with Service(yard(), "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        a.keeper.reconciled = False
+        a.shared_yard.tell()
+        await a.until(lambda: a.keeper.reconciled)
+
+
 async def test_a_pause_that_is_lifted_while_the_words_are_taken_again_is_lifted_here_too(tmp_path: Path) -> None:
     """Found by the fuzz, seed 1004: the cluster had it lifted, and who drove kept it, as it had just read it there."""
     async with Service(yard(), "a", tmp_path / "a", DRAINS) as a:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from shunter.app.evaluation.policy import KeptCluster
 from shunter.app.service.driving import Driving, Seat, end_cordons, fate_of, not_driven, partition_of, taken
@@ -225,11 +225,9 @@ class ClusterKeeper(ClusterWords):
             except Exception as error:
                 LOG.exception("%s can't be looked at", self.name)
                 await self._not_seen(f"a bug of Shunter's: {error!r}; the log has more")
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(self.parts.look_every_s):
                     await self._wanted.wait()
-            except TimeoutError:
-                continue
 
     async def look_once(self) -> None:
         """One look, and its consequences. If the cluster can't be looked at, that is published."""
@@ -481,21 +479,22 @@ class ClusterKeeper(ClusterWords):
             self.reconciled = False
             if self.topic_of_words is not None:
                 self.topic_of_words.let_go()
-            tasks: list[asyncio.Task[Any]] = [running, leaving]
-            tasks += [task for task in (self._following, self._handing) if task is not None]
+            tasks = [task for task in (running, leaving, self._following, self._handing) if task is not None]
             self._following = self._handing = None
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _words_again(self, driving: Driving) -> None:
-        """Take the words again after a write of which it is not known whether it reached the cluster."""
+        """Take the words again after a write of which it is not known whether it reached the cluster, and reconcile."""
         try:
             await driving.granted()
             async with self.lock:
-                await self.take_words(self.parts.clock.now_ms())
-                self.reconciled = False
-                await self.reconcile()
+                if self._to_be_taken:
+                    await self.take_words(self.parts.clock.now_ms())
+                    self.reconciled = False
+                if not self.reconciled:
+                    await self.reconcile()
         except ShunterError:
             self.show()
             await asyncio.sleep(self.parts.drive_again_s)
@@ -543,7 +542,7 @@ class ClusterKeeper(ClusterWords):
     async def _follow(self, view: ExecutionView) -> None:
         """Enforce the kill switch, and notice the end of the running proposal."""
         try:
-            if self.shared is not None and self.shared.to_be_taken and self.driving is not None:
+            if self.driving is not None and (self._to_be_taken or not self.reconciled):
                 await self._words_again(self.driving)
             await self.send_switch(self.parts.clock.now_ms())
             switch = self.switch

@@ -26,6 +26,7 @@ from shunter.app.service.previews import (
     preview_of_turn,
     see_taken,
     taken_for,
+    told_later,
     told_paused,
     told_resumed,
     told_theirs,
@@ -314,18 +315,19 @@ class OrderDesk:
             and page.topics_in_all == len(topics) > 0
         ):
             raise OrderRefused(Refusal.NOT_FOUND, f"{keeper.name} has no topic {intent.about}")
+        later = told_later(keeper.policy, intent.kind)
         promised = {
-            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: the next observation plans it",
-            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: the next observation plans it",
+            IntentKind.DRAIN: f"broker {intent.about} is to hold nothing: {later}",
+            IntentKind.DEMOTE: f"broker {intent.about} is to lead nothing: {later}",
             IntentKind.REPLACE: f"all replicas of broker {intent.about} are to go to broker {intent.value}"
-            + (": the next observation plans it" if intent.value in up else ", once that broker is up"),
+            + (f": {later}" if intent.value in up else ", once that broker is up"),
             IntentKind.ADD: f"broker {intent.about} is to get its share"
-            + (": the next observation plans it" if intent.about in {str(each) for each in up} else ", once it is up"),
+            + (f": {later}" if intent.about in {str(each) for each in up} else ", once it is up"),
             IntentKind.FREEZE_TOPIC: f"nothing of topic {intent.about} changes from the next plan on",
             IntentKind.FREEZE_BROKER: f"nothing comes to broker {intent.about} or leaves it from the next plan on",
             IntentKind.HOLD: f"nothing of scope {intent.about} begins by itself until {lifted_by(intent.about)}",
             IntentKind.REPLICATION: f"topic {intent.about} is to have {counted(intent.value or 0, 'replica')}: "
-            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else "the next observation plans it"),
+            + ("once it is no longer frozen" if _is_frozen(keeper, intent.about) else later),
         }
         return promised[intent.kind]
 

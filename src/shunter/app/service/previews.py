@@ -12,10 +12,12 @@ from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
 from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.situation import STARTS, situation, why_refused, why_unobserved, worst
+from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
+from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.service import (
     HistoryEvent,
     IntentKind,
@@ -198,9 +200,19 @@ def _preview(told: str, moves: int, found: Sequence[Again], *, kept: bool) -> Or
     return OrderPreview(told, moves, again)
 
 
+def told_later(policy: KeeperPolicy, kind: IntentKind) -> str:
+    """When an intent is planned, or that nothing plans it by itself."""
+    if kind not in PLANNED or policy.proposes(Condition(kind.value)):
+        return "the next observation plans it"
+    return "the policy only lets that be reported, so nothing plans it by itself: `shunter propose` does"
+
+
 async def told_undone(keeper: ClusterKeeper, order: ServiceOrder, who: str) -> str:
     """What a plan for an intent would leave undone, or why there is none, as far as that is known soon; "": nothing."""
-    if order.intent not in _PLANNED_AT_ONCE or why_unobserved(keeper.facts()) is not None:
+    kind = order.intent
+    if kind not in _PLANNED_AT_ONCE or why_unobserved(keeper.facts()) is not None:
+        return ""
+    if not keeper.policy.proposes(Condition(kind.value)):
         return ""
     try:
         async with asyncio.timeout(PLANNED_WITHIN_S):

@@ -148,6 +148,10 @@ class ClusterWords:
                 self._followed = words
                 await self._adopt(words, now_ms, self.shared.driver)
 
+    @property
+    def _to_be_taken(self) -> bool:
+        return self.shared is not None and self.shared.to_be_taken
+
     async def take_words(self, now_ms: int) -> None:
         """Become the only writer of the words, and know them all. Pre: this service has the claim.
 

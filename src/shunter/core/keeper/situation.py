@@ -304,11 +304,13 @@ def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
 def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     execution, seen = facts.execution, facts.observation
     if execution is not None and execution.open:
-        if execution.silent_since_ms is not None:
+        silent = execution.silent_since_ms is not None
+        if silent:
             yield ClusterSeverity.WARNING, "the cluster does not answer the executor"
         if execution.stuck:
             why = f": {execution.why_stuck}" if execution.why_stuck else ""
-            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} can't end now{why}"
+            could = "could not end when last observed" if silent else "can't end now"
+            yield ClusterSeverity.WARNING, f"{counted(execution.stuck, 'move')} {could}{why}"
         yield ClusterSeverity.NOTE, f"{counted(execution.open, 'move')} open"
     elif facts.open_moves:
         yield ClusterSeverity.NOTE, f"{counted(facts.open_moves, 'move')} of the journal open when last observed"
@@ -490,7 +492,9 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     if lifts and facts.lost_pause and facts.not_paused:
         return None  # It says that its message was seen.
     if facts.role is ServiceRole.STANDBY:
-        told = f"{name} is driven by {facts.driver}, and this service stands by: give the order there"
+        since_ms = facts.unclaimed_since_ms
+        driven = "is driven" if since_ms is None else f"was driven at {told_time(since_ms, seconds=True)}"
+        told = f"{name} {driven} by {facts.driver}, and this service stands by: give the order there"
         return Refusal.STANDBY, told
     if facts.role is ServiceRole.OBSERVES:
         way_out = 'write mode = "keep" into the policy file first'

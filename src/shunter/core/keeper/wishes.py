@@ -49,7 +49,7 @@ _AS = {
     "topics": "orders --replicas 3",
     "move": "orders-3 --to 4,5,6",
 }
-_PLANNED = (IntentKind.DRAIN, IntentKind.REPLACE, IntentKind.DEMOTE, IntentKind.ADD, IntentKind.REPLICATION)
+PLANNED = (IntentKind.DRAIN, IntentKind.REPLACE, IntentKind.DEMOTE, IntentKind.ADD, IntentKind.REPLICATION)
 """Intents that ask for a plan; each has the name of the condition that holds because of it."""
 
 
@@ -116,8 +116,8 @@ def intended(
         OrderRefused: there is no such intent, others contradict it, or nothing would be proposed for it; it says why.
     """
     seen, told, kind = in_order(sighting), " ".join(order.about), order.intent
-    if kind not in _PLANNED:
-        names = ", ".join(each.value for each in _PLANNED)
+    if kind not in PLANNED:
+        names = ", ".join(each.value for each in PLANNED)
         raise OrderRefused(Refusal.INVALID, f"{told}: is no intent with a plan: one of {names} is wanted")
     wanted = tuple(KeptIntent(*each, "", seen.at_ms) for each in named_by(order))
     against = contradiction(policy, *wanted)
