@@ -216,8 +216,8 @@ async def test_what_is_owed_to_a_dead_broker_is_listed_and_left(
     )
     found = await throttles_set(cast("Any", cluster), state)
     assert [str(each) for each in found[-2:]] == [
-        f"broker 5 {FOLLOWER_RATE} = 1024  (owed to broker 5, which does not answer: it is deleted there)",
-        f"broker 5 {LEADER_RATE} = 1024  (owed to broker 5, which does not answer: it becomes 7 there)",
+        f"broker 5 {FOLLOWER_RATE} = 1024  (owed to broker 5, which does not answer: it is to be deleted there)",
+        f"broker 5 {LEADER_RATE} = 1024  (owed to broker 5, which does not answer: it is to become 7 there)",
     ]
     assert [(each.owed, each.former) for each in found if each.key == RATE] == [(False, "3")]
     way = (

@@ -85,8 +85,8 @@ class FoundThrottle:
         if self.lacking:
             told = f"{told}  ({self.where})"
         if self.owed:
-            then = "it is deleted" if self.former is None else f"it becomes {self.former}"
-            return f"{told}  (owed to broker {self.key.name}, which does not answer: {then} there)"
+            then = "to be deleted" if self.former is None else f"to become {self.former}"
+            return f"{told}  (owed to broker {self.key.name}, which does not answer: it is {then} there)"
         if self.needed:
             return f"{told}  (under the journal of an execution that has not ended)"
         return f"{told}  (in the journal: it is restored as it was before)" if self.journaled else told

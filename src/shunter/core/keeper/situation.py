@@ -288,6 +288,8 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
         )
     elif facts.switch is not None and facts.role is not ServiceRole.STANDBY:
         when = "" if facts.role is ServiceRole.DRIVES else " once this service drives the cluster"
+        if not when and (facts.switch.unsent or facts.reach is Reach.SILENT):
+            when = " once the cluster answers"
         yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
 
 

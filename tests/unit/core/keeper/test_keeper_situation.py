@@ -149,6 +149,9 @@ class TestEveryCombination:
             assert ("lifted the pause" in told(stands)) == (
                 lifted and facts.role not in (ServiceRole.STANDBY, ServiceRole.OBSERVES)
             ), facts
+            if "lifted the pause" in told(stands) and facts.role is ServiceRole.DRIVES:
+                later = facts.reach is Reach.SILENT
+                assert ("are resumed once the cluster answers" in told(stands)) == later, "nothing is resumed before"
 
     def test_a_hold_is_told_exactly_while_it_is_in_force(self) -> None:
         for facts, stands in ALL:
