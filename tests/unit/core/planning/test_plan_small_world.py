@@ -27,6 +27,7 @@ STATES = {
     "dead": BrokerFacts(live=False),
     "cordoned": BrokerFacts(True, log_dirs=(Disk("/a", 100.0, 90.0, cordoned=True),)),
     "damaged": BrokerFacts(True, log_dirs=(Disk("/a", None, None, failed=True),)),
+    "silent": BrokerFacts(True, silent=True),
     "full": BrokerFacts(True, log_dirs=(Disk("/a", 100.0, 12.0),)),
 }
 TAKES = ("fine", "unknown")
@@ -111,6 +112,8 @@ def assert_allowed(world: World, made: BalancedPlan) -> None:
         assert not world.blocked(row, was), "a step to it may not end, or is refused"
         assert all(world.states[broker] in TAKES for broker in fresh)
         assert row[0] in {*able, *fresh}
+        if made.request.scope is Scope.DEMOTE and row[0] != was[0]:
+            assert world.states[row[0]] != "silent", "it is put first in another's place"
         in_sync = sum(broker in able or broker in fresh for broker in row)
         assert in_sync >= (min(len(row), len(able)) if cut else len(able))
         assert in_sync >= min(world.min_isr, len(able))
@@ -137,7 +140,7 @@ def possible(world: World, request: PlanRequest) -> bool:
             if request.scope is Scope.OFFLINE and all(world.states[broker] != "dead" for broker in row):
                 return True
             if request.scope is Scope.DEMOTE and not fresh and row[0] in able and row[0] not in request.brokers:
-                return True
+                return world.states[row[0]] != "silent" or row == was
     return False
 
 
