@@ -76,7 +76,7 @@ KNOWN: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
     ),
     (
         "claim_unconfirmed_timestamp_seconds",
-        "Since when it is not confirmed that this service drives the cluster, since 1970 UTC; no sample: it is, or does not.",
+        "Since when it is not confirmed that who drove the cluster still does, since 1970 UTC; no sample: it is confirmed.",
         lambda row: _seconds(row.situation.unclaimed_since_ms),
     ),
 )
