@@ -122,6 +122,7 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     return silent + [_gone(broker, lost[broker], fenced.get(broker)) for broker in sorted(lost.keys() | fenced.keys())]
 
 
+_EMPTY_ONE = "if it never comes back, `kafka-cluster unregister` ends its registration"
 _ELSEWHERE = (
     "if it never comes back, `shunter plan --scope offline` gives replicas that a live broker has too other brokers "
     "(`--scope replace`: one broker in its place)"
@@ -130,14 +131,14 @@ _ELSEWHERE = (
 
 def _gone(broker: int, replicas: int, fenced: str | None) -> Finding:
     """The finding about a broker that is not live; `fenced` None: it is not registered, "": its process answers."""
-    level = Level.PROBLEM if replicas else Level.WARNING
+    level, gone = (Level.PROBLEM, _ELSEWHERE) if replicas else (Level.WARNING, _EMPTY_ONE)
     holds = f"{'and ' if fenced is None else ''}holds {counted(replicas, 'replica')}"
     if fenced is None:
-        return Finding(level, "brokers", f"broker {broker} is down, {holds}", f"start it; {_ELSEWHERE}")
+        return Finding(level, "brokers", f"broker {broker} is down, {holds}", f"start it; {gone}")
     told = f"broker {broker} is fenced: it is registered, but its heartbeats don't reach the controller; it {holds}"
-    advice = f"see in its log why it hangs, or what cuts it off, and restart it; {_ELSEWHERE}"
+    advice = f"see in its log why it hangs, or what cuts it off, and restart it; {gone}"
     if fenced and "does not answer" not in fenced:
-        advice = f"start it; {_ELSEWHERE}"
+        advice = f"start it; {gone}"
     return Finding(level, "brokers", f"{told}; its listener {fenced or 'answers'}", advice)
 
 

@@ -292,6 +292,16 @@ async def test_a_replica_out_of_sync_holds_the_first_step() -> None:
     assert move.problem.startswith("waits for broker 2 to be live and in sync")
 
 
+async def test_a_replica_behind_that_a_later_drop_needs_is_named() -> None:
+    """An outsider's find: a cut of a partition in motion kept a replica out of sync, and its dry run said nothing."""
+    seen = ObservedPartition((1, 2), (1,), 1)
+    cluster = Cluster((seen,), (1, 2, 4), {(1, T0): ReplicaSize(100, "/a")}, needs_all=False)
+    (move,) = (await foretold(cluster, MoveOrder(T0, (4, 2)))).moves
+    assert move.problem == "broker 2 of its target is out of sync now: a drop may wait for that"
+    (order,) = (await foretold(cluster, MoveOrder(T0, (2, 1)))).moves
+    assert "out of sync" not in str(order.problem), "an order needs no replica in sync"
+
+
 async def test_a_new_target_lets_a_running_copy_that_it_keeps_go_on_and_counts_what_is_open() -> None:
     """An outsider's find: the steps on paper threw a copy away that really went on."""
     state, begun = ExecutorState(), StepBegun(T0, 1, (1, 2), (1, 2, 3), "forward: +3")
@@ -305,6 +315,10 @@ async def test_a_new_target_lets_a_running_copy_that_it_keeps_go_on_and_counts_w
     (move,) = found.moves
     assert [(step.replicas, step.under_way) for step in move.steps][:2] == [((1, 2, 3), True), ((4, 3), False)]
     assert found.open_bytes == 200
+    found = await dry_run(cluster, state, [MoveOrder(T0, (4, 2))], ExecutionOptions())
+    assert "it was on its way to [4, 3], and goes to [4, 2] instead; what it has copied to broker 3 is deleted" in str(
+        found.moves[0].problem
+    )
 
 
 @pytest.mark.parametrize(

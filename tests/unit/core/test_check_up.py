@@ -95,6 +95,13 @@ def test_what_a_half_step_left_is_named_unless_it_may_be_under_way() -> None:
     assert found.advice.endswith(f"nothing moves them now: {plan} adds them, or says what holds that up")
 
 
+def test_a_dead_broker_without_replicas_has_none_that_could_go_elsewhere() -> None:
+    """An outsider's find: `plan --scope offline` was advised, and had nothing to do."""
+    (found,) = [each for each in bad(replace(WELL, fenced=((9, "refuses connections"),))) if "broker 9" in each.text]
+    assert "scope offline" not in found.advice
+    assert "`kafka-cluster unregister` ends its registration" in found.advice
+
+
 def test_what_moves_says_nothing_of_how_many_replicas_are_usual() -> None:
     """An outsider's find: a drain that had just added replicas made them usual, and the advice raised the factor."""
     adding = ObservedPartition((4, 2, 3, 1), (2, 3, 1), 2)

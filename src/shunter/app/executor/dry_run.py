@@ -11,7 +11,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.capacity import room_on_paper
 from shunter.core.executor.estimates.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
-from shunter.core.executor.foresight.stuck import on_paper, waits_now
+from shunter.core.executor.foresight.stuck import on_paper, told_behind, waits_now
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
@@ -235,7 +235,7 @@ def _sets(state: ExecutorState, move: Move, *, goes_around: bool) -> tuple[list[
     if not goes_around:
         steps, waits = on_paper(state, move)
         now = waits or waits_now(state, move)
-        return [step.after for step in steps], None if now is None else now.reason
+        return [step.after for step in steps], told_behind(state, move) if now is None else now.reason
     seen = state.cluster.partition(move.tp)
     assert seen is not None, "a move is taken on only for a partition that was seen"
     dead = [broker for broker in (*move.original, *move.target) if broker not in state.cluster.brokers]

@@ -178,7 +178,7 @@ def told_view(view: ExecutionView) -> str:
     if view.age_ms >= OLD_MS:
         at = strftime("%H:%M:%S", localtime((view.at_ms - view.age_ms) / 1000))
         parts.insert(0, f"as of {at} ({told_ms(view.age_ms)} ago)")
-    if view.running:
+    if view.running and any(view.counts.get(state) for state in OPEN_STATES):
         parts.append(told_eta(view))
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))
     for told, count in waiting.most_common(1):

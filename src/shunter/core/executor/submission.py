@@ -150,9 +150,15 @@ def _instead(ours: Move | None, order: MoveOrder) -> str:
     if order.target == (() if back else ours.target) and ours.direction is not Direction.STOP:
         return ""
     wanted = f"to {list(order.target)}" if order.target else f"back to {list(ours.original)}"
+    lost = (
+        ()
+        if ours.step is None
+        else tuple(each for each in ours.step.copying if each not in (order.target or ours.original))
+    )
+    gone = f"; what it has copied to broker {', '.join(map(str, lost))} is deleted" if lost else ""
     if ours.direction is Direction.STOP:
-        return f"it was told to stop, and goes {wanted} instead"
-    return f"it was on its way {'back ' if back else ''}to {list(ours.goal)}, and goes {wanted} instead"
+        return f"it was told to stop, and goes {wanted} instead{gone}"
+    return f"it was on its way {'back ' if back else ''}to {list(ours.goal)}, and goes {wanted} instead{gone}"
 
 
 def close_ended(state: ExecutorState) -> list[JournalRecord]:

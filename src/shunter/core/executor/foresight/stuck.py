@@ -151,6 +151,23 @@ def waits_now(state: ExecutorState, move: Move) -> Waits | None:
     return Waits(f"waits for {which} to be live and in sync", holding, len(holding))
 
 
+def told_behind(state: ExecutorState, move: Move) -> str | None:
+    """Which live replicas that stay are out of sync now, so that a later drop may wait for them; None: none is."""
+    seen, coming = state.cluster.partition(move.tp), () if move.step is None else move.step.copying
+    if seen is None or set(move.goal) == set(move.current):
+        return None
+    stay = [
+        each for each in move.goal if each in seen.replicas and each in state.cluster.brokers and each not in coming
+    ]
+    late = [str(broker) for broker in stay if broker not in seen.isr]
+    which = f"broker{'s' if len(late) > 1 else ''} {', '.join(late)}"
+    return (
+        f"{which} of its target {'are' if len(late) > 1 else 'is'} out of sync now: a drop may wait for that"
+        if late
+        else None
+    )
+
+
 def why_needed(move: Move, waits: Waits, missing: str) -> str:
     """Why a move needs the brokers that it waits for, to be put behind them (`missing`), unless they say it."""
     wanted = move.direction is Direction.FORWARD and set(waits.brokers) <= set(move.goal)
