@@ -173,7 +173,8 @@ def _why_lost(board: Board, at: int) -> str:
     if not facts or not holding:
         return f"{told}: no live broker has its data"
     if down := [cluster.brokers[broker] for broker in holding if facts[broker].down]:
-        return f"{told}: start broker {' or '.join(map(str, down))}, which has its data"
+        has = "which has its data" if len(down) == 1 else "whichever has its data, as `shunter doctor` tells"
+        return f"{told}: start broker {' or '.join(map(str, down))}, {has}"
     failed = ", ".join(str(cluster.brokers[broker]) for broker in holding)
     return f"{told}: its log dir on broker {failed} failed"
 
