@@ -36,6 +36,8 @@ from shunter.model.execution import ExecutionOptions
 def history(target: Target, *, show_moves: bool, output: str) -> None:
     """List past executions of the cluster's journal, and how they ended.
 
+    The bytes are those of steps that ended; what was copied by a step that was cancelled or is under way is not in them.
+
     \b
     `shunter undo` takes the number of an execution:
         shunter history --bootstrap-server kafka1:9092

@@ -149,7 +149,11 @@ def test_a_scope_that_takes_the_offline_replica_away_goes_on() -> None:
     ("dead", "isr", "why"),
     [
         ((2,), [2], "all its replicas are offline: start broker 2, which has its data"),
-        ((1, 2), None, "all its replicas are offline: start broker 1 or 2, whichever has its data, as `shunter doctor` tells"),
+        (
+            (1, 2),
+            None,
+            "all its replicas are offline: start broker 1 or 2, whichever has its data, as `shunter doctor` tells",
+        ),
         ((1, 2), [2], "all its replicas are offline: start broker 2, which has its data"),
         ((2,), [2, 1], "none of its replicas can lead: start broker 2, which has its data"),
     ],
