@@ -249,7 +249,7 @@ def test_the_verbs_turn_moves_of_our_controller(yard, topic, tmp_path):
     with yard.traffic(partitions, records=200):
         status, out = cli("submit", *at, "--dry-run", plan)
         assert status == 0, out
-        assert "3 partitions" in out
+        assert "3 moves" in out
         yard.throttle(topic, 20_000)
         status, out = cli("submit", *at, "--yes", plan)
         assert (status, out) == (0, "3 of 3 partitions taken on by the controller\n")
