@@ -82,7 +82,7 @@ def choose(
     if isinstance(decided, Waiting):
         failed = tuple(broker for broker in decided.brokers if broker in live and broker in seen.offline)
         return Waits(describe_waiting(decided._replace(failed=failed)), decided.brokers, _missing(decided))
-    after = decided.replicas if _thin(move.goal, seen, live, min_isr) else folded(decided.replicas, move.goal)
+    after = _folded_if_safe(decided.replicas, move.goal, seen, live, min_isr)
     if closed.isdisjoint(move.goal) and not closed.isdisjoint(after):
         return _all_at_once(move, seen, live)
     if set(after) != set(seen.replicas):  # A change of the order alone needs no replica in sync.
@@ -183,14 +183,17 @@ def folded(after: Replicas, goal: Replicas) -> Replicas:
     return goal if set(goal) <= set(after) else after
 
 
-def _thin(goal: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int) -> bool:
-    """Whether a folded step could end with fewer in sync than min.insync.replicas, now or if one more replica dies.
+def _folded_if_safe(
+    after: Replicas, goal: Replicas, seen: ObservedPartition, live: frozenset[BrokerId], min_isr: int
+) -> Replicas:
+    """`folded`, unless that could end with fewer in sync than min.insync.replicas, now or if one more replica dies.
 
     A step of its own that drops ends only when all that stay are in sync.
     """
     stay = tuple(broker for broker in goal if broker in seen.replicas)
     able = len(goal) - sum(not _healthy(broker, seen, live) for broker in stay)
-    return able < min(min_isr, len(goal)) or (bool(stay) and len(goal) <= min_isr)
+    thin = able < min(min_isr, len(goal)) or (bool(stay) and len(goal) <= min_isr)
+    return after if thin else folded(after, goal)
 
 
 def undo(
@@ -224,7 +227,7 @@ def undo(
         return None
     after = step.before + kept
     if regretted:
-        after = completable(move, folded(after, move.goal), seen, live, min_isr)
+        after = completable(move, _folded_if_safe(after, move.goal, seen, live, min_isr), seen, live, min_isr)
     if after == step.after and not step.cancels:
         return None
     why = "put off: paused" if put_off else _turned(move)
