@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 
 NAMED = 3
@@ -13,6 +13,11 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun: `1 move`, `2 moves`. `many` is the noun for every number but 1; "": `one` and an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+def told_brokers(brokers: Collection[int]) -> str:
+    """Brokers by id: `broker 3`, `brokers 3, 5`."""
+    return f"broker{'s' if len(brokers) != 1 else ''} {', '.join(map(str, brokers))}"
 
 
 def told_bytes(number: float) -> str:

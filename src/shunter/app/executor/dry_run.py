@@ -41,8 +41,8 @@ from shunter.model.reassignment import Strategy
 class PlannedStep:
     """One step on paper. `rollback_bytes`: what a rollback would copy after this step; 0: it would be instant.
 
-    `under_way`: the cluster carries it out already. `needs`: the brokers that it would copy to, and that are down. `doubts`: those whose failed log dir may have held the
-    replica; such a broker takes none before a restart.
+    `under_way`: the cluster carries it out already. `needs`: the brokers that it would copy to, and that are down.
+    `doubts`: those whose failed log dir may have held the replica; such a broker takes none before a restart.
     """
 
     replicas: Replicas

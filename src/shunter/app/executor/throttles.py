@@ -145,24 +145,17 @@ async def throttles_set(admin: KafkaPythonAdmin, state: ExecutorState) -> tuple[
     for own in answers:
         found += [(key, value, (int(key.name),), ()) for key, value in own.items() if value]
     found += await _of_topics(admin, settings_of((), topics), brokers) if topics else []
-    journal, known = state.throttles, {key: each.before for key, each in state.throttles.items()}
-
-    def is_ours(key: ThrottleKey, value: str) -> bool:
-        return key in journal and not is_theirs(value, journal[key].before, journal[key].ours)
-
-    silent = [key for key in sorted(journal) if key.kind == "broker" and int(key.name) not in heard]
-    return (
-        *(
-            FoundThrottle(
-                key, value, ours := is_ours(key, value), ours and key not in owed, shown, lacking, former=known.get(key)
-            )
-            for key, value, shown, lacking in found
-        ),
-        *(
-            FoundThrottle(key, journal[key].value or "", True, key not in owed, silent=True, former=known[key])
-            for key in silent
-        ),
-    )
+    told: list[FoundThrottle] = []
+    for key, value, shown, lacking in found:
+        journal = state.throttles.get(key)
+        ours = journal is not None and not is_theirs(value, journal.before, journal.ours)
+        former = None if journal is None else journal.before
+        told.append(FoundThrottle(key, value, ours, ours and key not in owed, shown, lacking, former=former))
+    for key in sorted(state.throttles):
+        if key.kind == "broker" and int(key.name) not in heard:
+            kept, needed = state.throttles[key], key not in owed
+            told.append(FoundThrottle(key, kept.value or "", True, needed, silent=True, former=kept.before))
+    return tuple(told)
 
 
 async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState, claimant: str = "") -> tuple[str, ...]:

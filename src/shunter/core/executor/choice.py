@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from shunter.core.executor.state import CurrentStep, Move
 from shunter.core.reassignment import Situation, Waiting, WaitReason, describe_waiting, next_step, roll_back
+from shunter.core.wording import told_brokers
 from shunter.errors import InvariantViolation
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import NO_LEADER, BrokerId, ReplicaAssignment, Replicas
@@ -167,7 +168,7 @@ def ahead(
         if dead := tuple(
             broker for broker in needed(replicas, chosen.after, needs_all=needs_all) if broker not in live
         ):
-            told = f"a step to {list(chosen.after)} needs {_brokers(dead)} in sync"
+            told = f"a step to {list(chosen.after)} needs {told_brokers(dead)} in sync"
             return tuple(steps), Waits(told, dead, len(dead))
         replicas = chosen.after
     raise InvariantViolation("the steps of a move end", tp=move.tp, replicas=replicas, goal=move.goal)
@@ -356,7 +357,7 @@ def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId])
     """KIP-455: one request to the goal; the controller keeps the old replicas to the end."""
     dead = tuple(broker for broker in move.goal if broker not in live and broker not in seen.replicas)
     if dead:
-        told = f"waits for {_brokers(dead)} to come back: not live, and part of the target"
+        told = f"waits for {told_brokers(dead)} to come back: not live, and part of the target"
         return Waits(told, dead, len(dead))
     if not any(_healthy(broker, seen, live) for broker in seen.replicas):
         return Waits("waits for a leader: no replica is live and in sync", seen.isr or seen.replicas, 1)
@@ -389,8 +390,4 @@ def _missing(waiting: Waiting) -> int:
 
 def _waits_for_health(seen: ObservedPartition, live: frozenset[BrokerId]) -> Waits:
     sick = tuple(broker for broker in seen.replicas if not _healthy(broker, seen, live))
-    return Waits(f"waits for {_brokers(sick)} to be live and in sync", sick, len(sick))
-
-
-def _brokers(brokers: Replicas) -> str:
-    return f"broker{'s' if len(brokers) != 1 else ''} {', '.join(str(broker) for broker in brokers)}"
+    return Waits(f"waits for {told_brokers(sick)} to be live and in sync", sick, len(sick))

@@ -14,7 +14,6 @@ from shunter.model.execution import (
     CommandTaken,
     ExecutionOptions,
     JournalEntry,
-    MoveAccepted,
     MoveOrder,
     Outcome,
     PlanAccepted,
@@ -37,6 +36,8 @@ class Execution:
     plans: list[str]
     options: ExecutionOptions
     moves: dict[TopicPartition, Move]
+    earlier: list[Move] = field(default_factory=list[Move])
+    """Moves that had ended when a later plan of the same execution moved their partition again."""
     first_sequence: int = 1
     """The journal's entry that began it."""
     turned: list[Command] = field(default_factory=list[Command])
@@ -52,8 +53,6 @@ class Execution:
     """How many partitions of its plans were not taken on."""
     cordons: dict[BrokerId, str] = field(default_factory=dict[BrokerId, str])
     """The former `cordoned.log.dirs` of brokers, if the execution changed it and left it changed; "": not set."""
-    earlier: list[Move] = field(default_factory=list[Move])
-    """Moves that had ended when a later plan of the same execution moved their partition again."""
 
     @property
     def every_move(self) -> list[Move]:
@@ -98,14 +97,12 @@ class Past:
         """
         record = entry.record
         begins = isinstance(record, PlanAccepted) and not self._state.at_work
-        former = self._state.moves.get(record.tp) if isinstance(record, MoveAccepted) else None
-        if former is not None and former.ended is not None:
-            self.found[-1].earlier.append(former)
         apply(self._state, entry)
         if isinstance(record, PlanAccepted):
             if begins:
-                number = len(self.found) + 1
-                self.found.append(Execution(number, entry.at_ms, [], record.options, self._state.moves, entry.sequence))
+                number, state = len(self.found) + 1, self._state
+                begun = Execution(number, entry.at_ms, [], record.options, state.moves, state.earlier, entry.sequence)
+                self.found.append(begun)
             self.found[-1].plans.append(record.plan_id)
             self.found[-1].refused += record.refused
             self._throttled(record.options.throttle)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from shunter.core.wording import told_brokers
 from shunter.model.partition import NO_LEADER, BrokerId, ReplicaAssignment, Replicas
 
 
@@ -101,7 +102,7 @@ class Waiting(NamedTuple):
 
 def describe_waiting(waiting: Waiting) -> str:
     """One sentence for a person: what the move waits for, and why."""
-    brokers = _brokers(waiting.brokers)
+    brokers = told_brokers(waiting.brokers)
     counted = f"{waiting.have} of the {waiting.need}"
     sentence = {
         WaitReason.CATCHING_UP: f"waits for {brokers} to catch up",
@@ -120,14 +121,10 @@ def _with_failed_log_dirs(waiting: Waiting, sentence: str) -> str:
     failed, several = waiting.failed, len(waiting.failed) != 1
     dirs = f"log dir{'s' if several else ''}"
     if waiting.reason is not WaitReason.DEAD:
-        return f"{sentence}; the {dirs} on {_brokers(failed)} failed"
+        return f"{sentence}; the {dirs} on {told_brokers(failed)} failed"
     whose, are = ("their", "they are") if several else ("its", "it is")
-    restart = f"{_brokers(failed)} to be restarted: {whose} {dirs} failed, and {are} part of the target"
+    restart = f"{told_brokers(failed)} to be restarted: {whose} {dirs} failed, and {are} part of the target"
     dead = tuple(broker for broker in waiting.brokers if broker not in failed)
     if not dead:
         return f"waits for {restart}"
-    return f"waits for {_brokers(dead)} to come back: dead, and part of the target; and for {restart}"
-
-
-def _brokers(brokers: Replicas) -> str:
-    return f"broker{'s' if len(brokers) != 1 else ''} {', '.join(map(str, brokers))}"
+    return f"waits for {told_brokers(dead)} to come back: dead, and part of the target; and for {restart}"

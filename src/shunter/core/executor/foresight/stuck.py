@@ -12,6 +12,7 @@ from shunter.core.executor.copies import unsettled
 from shunter.core.executor.judgement import order_after_cancel
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.throttles import CORDONED_LOG_DIRS
+from shunter.core.wording import told_brokers
 from shunter.model.execution import Direction, ObservedPartition
 from shunter.model.partition import NO_LEADER, BrokerId, Replicas, TopicPartition
 
@@ -94,9 +95,8 @@ def _shut(state: ExecutorState, move: Move, seen: ObservedPartition) -> str:
     shut = [] if wanted == left else [each for each in wanted if each in closed and not state.is_lifted(each, move)]
     if not shut:
         return ""
-    which = f"broker{'s' if len(shut) > 1 else ''} {', '.join(map(str, shut))}"
     lifted = "; ".join(_told_lift(state, broker) for broker in shut)
-    return f"it can't end while {which} has its log dirs cordoned: Kafka takes no target that names it; {lifted}"
+    return f"it can't end while {told_brokers(shut)} has its log dirs cordoned: Kafka takes no target that names it; {lifted}"
 
 
 def _told_lift(state: ExecutorState, broker: BrokerId) -> str:
@@ -147,8 +147,7 @@ def waits_now(state: ExecutorState, move: Move) -> Waits | None:
     holding = tuple(broker for broker in blockers(move, seen) if broker in needs)
     if move.step.cancels or not holding or (move.relaxed and relax(move, seen, live, least) is not None):
         return None
-    which = f"broker{'s' if len(holding) > 1 else ''} {', '.join(map(str, holding))}"
-    return Waits(f"waits for {which} to be live and in sync", holding, len(holding))
+    return Waits(f"waits for {told_brokers(holding)} to be live and in sync", holding, len(holding))
 
 
 def told_behind(state: ExecutorState, move: Move) -> str | None:
@@ -159,13 +158,9 @@ def told_behind(state: ExecutorState, move: Move) -> str | None:
     stay = [
         each for each in move.goal if each in seen.replicas and each in state.cluster.brokers and each not in coming
     ]
-    late = [str(broker) for broker in stay if broker not in seen.isr]
-    which = f"broker{'s' if len(late) > 1 else ''} {', '.join(late)}"
-    return (
-        f"{which} of its target {'are' if len(late) > 1 else 'is'} out of sync now: a drop may wait for that"
-        if late
-        else None
-    )
+    late = tuple(broker for broker in stay if broker not in seen.isr)
+    are = "are" if len(late) > 1 else "is"
+    return f"{told_brokers(late)} of its target {are} out of sync now: a drop may wait for that" if late else None
 
 
 def why_needed(move: Move, waits: Waits, missing: str) -> str:
