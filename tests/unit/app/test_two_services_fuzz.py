@@ -3,6 +3,7 @@
 import asyncio
 import os
 import time
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, 
 from shunter.model.service import (
     OPEN,
     IntentKind,
+    KeptIntent,
     OrderKind,
     OrderRefused,
     ProposalState,
@@ -54,6 +56,8 @@ class Fuzz:
         self.promised: dict[tuple[str, str], bool | None] = {}
         """By kind and subject of an intent: it is in force, it is not, or nobody was promised anything."""
         self.paused: bool | None = False
+        self.turned = False
+        """A rollback or a stop was given, or perhaps given."""
         self.words = 0
         self.trail: list[str] = []
 
@@ -133,9 +137,13 @@ class Fuzz:
         for about in ABOUT[IntentKind.HOLD]:
             self.promised[("hold", about)] = None
         try:
-            await service.desk.carry_out(ServiceOrder(kind, "yard"), Signature("ben"))
+            done = await service.desk.carry_out(ServiceOrder(kind, "yard"), Signature("ben"))
         except OrderRefused as refused:
             self.trail.append(f"{kind.value} refused: {refused}")
+            self.turned |= refused.refusal is Refusal.STORE
+        else:
+            self.trail.append(f"{kind.value} by {service.owner}: {done.text}")
+            self.turned = True
 
     async def switch(self, service: Service) -> None:
         kind = self.random.choice((OrderKind.PAUSE, OrderKind.RESUME))
@@ -208,7 +216,7 @@ class Fuzz:
     async def drained(self, driver: Service) -> None:
         """What was promised comes about: a broker that is to be drained is empty in the end, and stays so."""
         keeper, world = driver.keeper, self.world
-        wanted = {int(each.about) for each in keeper.intents if each.kind.value == "drain"}
+        wanted = drains(keeper.intents)
         held = any(each.kind.value == "hold" for each in keeper.intents)
         if keeper.switch is not None or held or len(wanted) != 1:
             return
@@ -220,8 +228,16 @@ class Fuzz:
             world.copy()
             for _ in range(20):
                 await asyncio.sleep(0)
+        if drains(keeper.intents) != wanted:
+            # A rollback or stop given before all was healed withdraws it only when its plan's fate is read.
+            assert self.turned, (wanted, keeper.intents, self.trail)
+            return
         (broker,) = wanted
         assert not any(broker in row for row in world.rows), (broker, world.rows, self.trail)
+
+
+def drains(intents: Iterable[KeptIntent]) -> set[int]:
+    return {int(each.about) for each in intents if each.kind is IntentKind.DRAIN}
 
 
 def same(one: object, other: object) -> bool:
