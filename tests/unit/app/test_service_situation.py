@@ -288,6 +288,26 @@ def test_a_cluster_that_answers_again_is_not_said_to_be_silent(tmp_path: Path) -
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+def test_what_is_told_of_a_change_says_how_the_cluster_stands_after_it(tmp_path: Path) -> None:
+    """A message said "offline-… proposed", and beside it "a plan is proposed after the next observation"."""
+    yard = Yard(Clock(), [(1, 2, 3)], brokers=(1, 2, 4))
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        yard.clock.ms += 600_000  # It has held for its minutes.
+        await life.look()
+        (proposal,) = life.keeper.proposals.values()
+        (event,) = [each for each in life.events if each.kind == "proposed"]
+        assert f"broker down: proposal {proposal.id} waits for approval" in event.facts["doing"]
+        await life.desk.carry_out(order(OrderKind.DECLINE, proposal.id), ANNA)
+        declined = next(each for each in reversed(life.events) if each.subject == proposal.id)
+        assert proposal.id not in declined.facts["doing"], "it is declined"
+        assert "scope offline is held: declined by anna" in declined.facts["doing"]
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_done(tmp_path: Path) -> None:
     yard = Yard(Clock(), answers=False)
 

@@ -1,5 +1,6 @@
 """What is said before, during and after an execution: once, about what it is, and cut where it hurts least."""
 
+import asyncio
 import io
 import json
 import re
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
+from shunter.app.executor import history as past_history
 from shunter.app.executor.dry_run import DryRun, PlannedMove, PlannedStep
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import Target
@@ -27,10 +29,18 @@ from shunter.cli.execution.throttles import told_loose
 from shunter.core.executor.estimates.eta import Forecast
 from shunter.core.executor.history import Execution, Undoing
 from shunter.core.executor.ready import MoveResult, PlanReply
-from shunter.core.executor.state import Move
+from shunter.core.executor.state import Move, MoveEnd
 from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
+from shunter.drivers.admin.answers import TopicsSeen
 from shunter.errors import FormatError
-from shunter.model.execution import ExecutionOptions, MoveOrder, ThrottleKey
+from shunter.model.execution import (
+    ExecutionOptions,
+    MoveOrder,
+    ObservedPartition,
+    ObservedTopic,
+    Outcome,
+    ThrottleKey,
+)
 from shunter.model.notice import Notice
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -347,3 +357,42 @@ def test_one_amount_is_named(monkeypatch: pytest.MonkeyPatch, option: str, *, as
         return
     assert done.stderr.count("MB") == (option == "--yes")
     assert ("10.0 MB are copied again, by the sizes of that time" in done.stderr) == (option == "--yes")
+
+
+@pytest.mark.parametrize(
+    ("now", "stays"),
+    [
+        ((3, 2), ""),  # As the execution left it.
+        ((1, 2), ""),  # Back already.
+        ((3, 2, 4), ""),  # Perhaps a move under way: the submission, which knows that, judges it.
+        ((4, 2), "t-0 stays: it was moved again since, and is on [4, 2]"),
+        ((2, 3), "t-0 stays: it was moved again since, and is on [2, 3]"),
+    ],
+)
+def test_what_was_moved_again_is_not_counted_among_what_an_undo_copies(
+    monkeypatch: pytest.MonkeyPatch, now: tuple[int, ...], stays: str
+) -> None:
+    """An outsider's find: "20.0 MB are copied again", and then the way back of half of them was refused."""
+    moved = Move(T0, None, (1, 2), (3, 2), Strategy.INCREMENTAL, 10_000_000, (), False, 0, current=(3, 2))
+    moved.ended = MoveEnd(Outcome.DONE, "", 1)
+
+    class Cluster:
+        async def observe_topics(self, _names: object) -> TopicsSeen:
+            topic = ObservedTopic(None, {0: ObservedPartition(now, now, now[0])})
+            return TopicsSeen({"t": topic}, dict.fromkeys((1, 2, 3, 4)), 1)
+
+        async def close(self) -> None:
+            pass
+
+    async def connect(_target: object) -> Cluster:
+        return Cluster()
+
+    async def past(_target: object) -> tuple[JournalPlace, tuple[Execution, ...]]:
+        return JournalPlace(Path("j")), (Execution(1, 0, ["p"], ExecutionOptions(), {T0: moved}),)
+
+    monkeypatch.setattr(past_history, "connect", connect)
+    monkeypatch.setattr(past_history, "past_executions", past)
+    _execution, wanted = asyncio.run(past_history.undoing(Target("k:9092"), None))
+    assert wanted.told == ((stays,) if stays else ())
+    assert wanted.copied_bytes == (0 if stays else 10_000_000)
+    assert [move.target for move in wanted.moves] == ([] if stays else [(1, 2)])

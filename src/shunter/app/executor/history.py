@@ -80,24 +80,34 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
     execution = found[number - 1]
     if execution.ended_at_ms is None:
         raise NothingToUndo(f"execution {number} is under way: `shunter rollback` takes it back")
-    return execution, await _without_other_topics(target, execution, reverse(execution))
+    return execution, await _as_left(target, execution, reverse(execution))
 
 
-async def _without_other_topics(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
-    """Leave out partitions whose topic was deleted and created again since."""
+async def _as_left(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
+    """Leave out what is no longer as the execution left it: partitions of a new topic, and those moved again since."""
     admin = await connect(target)
     try:
         seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
     finally:
         await admin.close()
-    anew: dict[TopicPartition, str] = {}
+    stays: dict[TopicPartition, str] = {}
     for order in wanted.moves:
         topic, known = seen.topics.get(order.tp.topic), execution.moves[order.tp].topic_id
-        if topic is not None and known is not None and topic.topic_id is not None and topic.topic_id != known:
-            anew[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
-    kept = {tp: move for tp, move in execution.moves.items() if tp not in anew}
+        if topic is None:
+            continue
+        now = topic.partitions.get(order.tp.partition)
+        if known is not None and topic.topic_id is not None and topic.topic_id != known:
+            stays[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
+        # The replicas of a move under way are more than those that it began from: the submission tells them apart.
+        elif (
+            now is not None
+            and now.replicas not in (order.target, order.planned_from)
+            and not {*order.planned_from} < {*now.replicas}
+        ):
+            stays[order.tp] = f"{order.tp} stays: it was moved again since, and is on {list(now.replicas)}"
+    kept = {tp: move for tp, move in execution.moves.items() if tp not in stays}
     found = reverse(replace(execution, moves=kept))
-    return Undoing(found.moves, (*found.told, *anew.values()), found.copied_bytes)
+    return Undoing(found.moves, (*found.told, *stays.values()), found.copied_bytes)
 
 
 def execution_to_json(execution: Execution) -> dict[str, Any]:

@@ -34,7 +34,7 @@ from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
-from shunter.core.keeper.situation import begins, situation, why_unobserved
+from shunter.core.keeper.situation import situation, stand_told, why_unobserved
 from shunter.core.wording import told_ms
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed
@@ -175,7 +175,11 @@ class ClusterKeeper(ClusterWords):
         Raises:
             StoreFailed: the batch is not durable, and nothing changed.
         """
-        await self.keep(batch, self.parts.clock.now_ms())
+        now_ms = self.parts.clock.now_ms()
+        if batch.events:  # They say how the cluster stands once the batch is applied, not before it.
+            stands = stand_told(situation(self.known.facts(now_ms, self.driving, self, batch)))
+            batch = replace(batch, events=tuple(replace(each, facts=stands) for each in batch.events))
+        await self.keep(batch, now_ms)
         self.take_over(batch)
 
     def take_over(self, batch: StoreBatch) -> None:
@@ -190,10 +194,9 @@ class ClusterKeeper(ClusterWords):
         self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "", since_ms: int | None = None
     ) -> HistoryEvent:
         """An event of this moment; `since_ms`: it began then, and ends now."""
-        stands = situation(self.facts())
-        facts = {"severity": stands.severity.value, "situation": stands.headline, "doing": stands.doing}
         now_ms = self.parts.clock.now_ms()
         at_ms, until_ms = (now_ms, None) if since_ms is None else (since_ms, now_ms)
+        facts = stand_told(situation(self.facts()))
         return HistoryEvent(0, self.name, at_ms, kind, text, subject, who, cause, until_ms, facts)
 
     def _told(self, kind: str, text: str, since_ms: int | None = None) -> tuple[HistoryEvent, ...]:
@@ -355,9 +358,7 @@ class ClusterKeeper(ClusterWords):
         assert driving is not None
         starting = replace(proposal, state=ProposalState.STARTING, changed_at_ms=self.parts.clock.now_ms())
         try:
-            begun = self.event("begun", f"{proposal.id} is begun", proposal.id)
-            begun = replace(begun, facts={**begun.facts, "doing": begins(starting)})
-            await self.write(StoreBatch((starting,), (begun,)))
+            await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
         except StoreFailed:
             return
         # This is a task of its own, because a large plan takes long to be journalled, and looks go on meanwhile.

@@ -11,7 +11,7 @@ from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, 
 from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, why_refused
 from shunter.core.keeper.words import hold_of
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
-from shunter.model.service import OPEN, IntentKind, OrderKind
+from shunter.model.service import IntentKind, OrderKind, StoreBatch
 from shunter.views.execution import OPEN_STATES, ExecutionView
 from shunter.views.keeper_picture import facts_of_execution
 from shunter.views.service import EXTERNAL, UNKNOWN, ClusterCounts, MoveView
@@ -44,6 +44,9 @@ class ShellGate:
             return f"{facts.name} is paused as a whole by {facts.paused.who}, so nothing begins: {LIFTS_IT}"
         refused = None if command is None or command.kind is not CommandKind.RESUME else why_refused(RESUME, facts)
         return "" if refused is None else refused[1]
+
+
+NOTHING = StoreBatch()
 
 
 @dataclass(slots=True)
@@ -173,8 +176,11 @@ class Known:
         external = sum(each.whose == EXTERNAL for each in moves)
         return replace(seen, unattributed=0, external=external), moves
 
-    def facts(self, now_ms: int, driving: Driving | None, words: ClusterWords) -> ClusterFacts:
-        """Everything that a situation is worked out from."""
+    def facts(
+        self, now_ms: int, driving: Driving | None, words: ClusterWords, batch: StoreBatch = NOTHING
+    ) -> ClusterFacts:
+        """Everything that a situation is worked out from; `batch`: as it is once that is applied."""
+        proposals, intents = words.after(batch)
         records = words.records
         view = None if driving is None else self.execution or driving.view()
         observation, _moves = self._attributed(view)
@@ -201,8 +207,8 @@ class Known:
             switch=words.switch,
             fleet_paused=self.fleet_paused(),
             policy_trouble=self.policy_trouble(),
-            proposals=tuple(each for each in words.proposals.values() if each.state in OPEN),
-            holds=tuple(hold_of(each) for each in words.intents if each.kind is IntentKind.HOLD),
+            proposals=tuple(proposals.values()),
+            holds=tuple(hold_of(each) for each in intents if each.kind is IntentKind.HOLD),
             store_trouble=records.trouble,
             store_lost=records.lost,
             words=words.words_place,

@@ -11,7 +11,7 @@ from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
 from shunter.core.keeper.cluster_facts import ServiceRole
-from shunter.core.keeper.situation import STARTS, situation, why_refused, why_unobserved, worst
+from shunter.core.keeper.situation import STARTS, situation, stand_told, why_refused, why_unobserved, worst
 from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, told_bytes
@@ -244,7 +244,6 @@ def event_of_all(
     stands = [(each.name, situation(each.facts())) for each in keepers]
     worst_of_all = worst(each.severity for _name, each in stands)
     name, stand = next((name, each) for name, each in stands if each.severity is worst_of_all)
-    of = f"{name}: " if len(keepers) > 1 else ""
-    facts = {"severity": stand.severity.value, "situation": f"{of}{stand.headline}", "doing": f"{of}{stand.doing}"}
+    facts = stand_told(stand, f"{name}: " if len(keepers) > 1 else "")
     text = f"{signature.who}: {done.text}"
     return HistoryEvent(0, order.cluster, now_ms, kind, text, "", signature.who, signature.comment, facts=facts)

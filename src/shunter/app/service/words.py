@@ -280,16 +280,19 @@ class ClusterWords:
             return f"{told}: the pause stays; lift it there"
         return ""
 
-    def take_over(self, batch: StoreBatch) -> None:
-        """Apply a batch that is durable."""
-        for proposal in batch.proposals:
-            self.proposals.pop(proposal.id, None)
-            if proposal.state in OPEN:
-                self.proposals[proposal.id] = proposal
+    def after(self, batch: StoreBatch) -> tuple[dict[str, KeptProposal], tuple[KeptIntent, ...]]:
+        """The open proposals by id, and the intents, once a batch is applied."""
+        ended = {each.id for each in batch.proposals}
+        proposals = {id_: each for id_, each in self.proposals.items() if id_ not in ended}
+        proposals |= {each.id: each for each in batch.proposals if each.state in OPEN}
         gone = {(kind, about) for _cluster, kind, about in batch.intents_gone}
         gone |= {(intent.kind, intent.about) for _cluster, intent in batch.intents}
         kept = tuple(each for each in self.intents if (each.kind, each.about) not in gone)
-        self.intents = (*kept, *(intent for _cluster, intent in batch.intents))
+        return proposals, (*kept, *(intent for _cluster, intent in batch.intents))
+
+    def take_over(self, batch: StoreBatch) -> None:
+        """Apply a batch that is durable."""
+        self.proposals, self.intents = self.after(batch)
         for switch in batch.switches:
             self.turn(switch)
 

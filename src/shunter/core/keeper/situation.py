@@ -21,7 +21,7 @@ from shunter.core.keeper.cluster_facts import (
 )
 from shunter.core.wording import counted, told_time
 from shunter.model.keeper import MENDED, Condition, Hold
-from shunter.model.service import UNBEGUN, KeptProposal, OrderKind, ProposalState, Refusal
+from shunter.model.service import UNBEGUN, OrderKind, ProposalState, Refusal
 
 
 class ClusterSeverity(Enum):
@@ -323,6 +323,15 @@ def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.WARNING, f"{told}: the journal can't be read, so it is not known whose"
 
 
+def stand_told(stands: ClusterSituation, of: str = "") -> dict[str, str]:
+    """How a cluster stands, as an event and its notification say it; `of`: a prefix that names the cluster."""
+    return {
+        "severity": stands.severity.value,
+        "situation": f"{of}{stands.headline}",
+        "doing": f"{of}{stands.doing}",
+    }
+
+
 # ---- what is being done
 
 
@@ -389,7 +398,7 @@ def _carrying_out(facts: ClusterFacts) -> str:
         return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
     starting = next((each for each in facts.proposals if each.state is ProposalState.STARTING), None)
     if starting is not None:
-        return begins(starting)
+        return f"this service begins {starting.id}"
     scopes = {each.scope for each in (() if facts.observation is None else facts.observation.conditions)}
     holds = [_told_hold(hold) for hold in facts.held if hold.scope in scopes]
     kept_back = {hold.scope for hold in facts.held}
@@ -411,11 +420,6 @@ def _heals(facts: ClusterFacts, told: str) -> Iterator[str]:
             and not (each.comes and each.comes in told)
         ):
             yield f"{each.condition.label}: {doing_about(each, facts)}"
-
-
-def begins(proposal: KeptProposal) -> str:
-    """What is done while a proposal is handed to the executor."""
-    return f"this service begins {proposal.id}"
 
 
 def _told_hold(hold: Hold) -> str:
@@ -504,7 +508,7 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     if facts.store_lost and not throws:
         return Refusal.STORE, facts.store_trouble
     if throws and facts.unsure:
-        told = f"not taken yet: it is not known who drives {name}: {facts.idle_why or STARTS}; {AGAIN}"
+        told = f"not taken yet: another service may drive {name}: {facts.idle_why or STARTS}; {AGAIN}"
         return Refusal.UNREACHABLE, told
     kept_here = lifts and facts.switch is not None and (facts.switch.unsent or facts.unanswered)
     if not facts.words.known and not kept_here and (lifts or kind not in _WITHOUT_WORDS):

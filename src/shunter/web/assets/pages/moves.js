@@ -129,7 +129,7 @@ function Head({ name, summary, counts, who }) {
   const { situation } = summary;
   const others = (counts.external || 0) + (counts.unknown || 0);
   const interval = summary.low_ms === null ? html`<${Said} text=${summary.why_no_eta.replace(/^no (ETA yet|end): /, "")} />` : `80 % sure: ${duration(summary.low_ms)} to ${duration(summary.high_ms)}`;
-  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : "No open move is listed"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
+  return html`<section class="panel moving"><div class="head"><h2>${open ? count(open, "move") + " open" : others ? "No open move of this service" : "No open move is listed"}</h2><${Headline} situation=${situation} />${others > 0 && html`<span class="dim">${count(others, "other move")} under way</span>`}
       ${summary.proposal && html`<span class="dim">proposal <${Link} to="/clusters/${encodeURIComponent(name)}/proposals?ended=1#${summary.proposal}">${summary.proposal}</${Link}></span>`}
       <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
     <p><${Said} text=${situation.doing} />.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
