@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from shunter.core.executor.foresight.hold_ups import hold_up_of_others
 from shunter.core.executor.state import ExecutorState
@@ -187,22 +188,23 @@ def _own_topics(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
 def _partitions(seen: CheckUp) -> list[Finding]:
     bare: list[TopicPartition] = []
     leaderless: list[TopicPartition] = []
-    below: list[TopicPartition] = []
-    late: list[TopicPartition] = []
+    below: dict[TopicPartition, set[BrokerId]] = {}
+    late: dict[TopicPartition, set[BrokerId]] = {}
     for topic in seen.topics:
         for number, partition in topic.partitions.items():
             tp = TopicPartition(topic.name, number)
             move = seen.ongoing.get(tp) or seen.ended.get(tp)
             adding = () if move is None else move.adding
-            target = [broker for broker in partition.replicas if broker not in adding]
+            target = {broker for broker in partition.replicas if broker not in adding}
+            lacks = target.difference(partition.isr)
             if not partition.replicas:
                 bare.append(tp)
             elif partition.leader < 0:
                 leaderless.append(tp)
             elif len(partition.isr) < min(topic.min_isr, len(target)):
-                below.append(tp)
-            elif any(broker not in partition.isr for broker in target):
-                late.append(tp)
+                below[tp] = lacks
+            elif lacks:
+                late[tp] = lacks
     kinds = (
         (
             bare,
@@ -210,8 +212,8 @@ def _partitions(seen: CheckUp) -> list[Finding]:
             "no replicas: nobody can read or write there",
             "delete the topic, or give the partition replicas with kafka-reassign-partitions",
         ),
-        (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", "start what is down"),
-        (late, Level.WARNING, "replicas out of sync", "see which brokers are down, slow or throttled"),
+        (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", _ways_back(seen, below)),
+        (late, Level.WARNING, "replicas out of sync", _ways_back(seen, late)),
     )
     found = [
         Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({named(tps)})", advice)
@@ -219,6 +221,22 @@ def _partitions(seen: CheckUp) -> list[Finding]:
         if tps
     ]
     return [*_leaderless(seen, leaderless), *found]
+
+
+def _ways_back(seen: CheckUp, lacking: Mapping[TopicPartition, AbstractSet[BrokerId]]) -> str:
+    """What brings replicas back in sync, by what keeps them from it. `lacking`: the brokers that each partition lacks."""
+    partitions = {(topic.name, number): each for topic in seen.topics for number, each in topic.partitions.items()}
+    up = {broker.broker for broker in seen.brokers}
+    late = {(broker, broker in partitions[tp].offline) for tp, brokers in lacking.items() for broker in brokers}
+    ways = _ways_up({broker for broker, offline in late if offline or broker not in up}, up)
+    slow = {broker for broker, offline in late if not offline and broker in up}
+    return ", ".join([*ways, *([f"see whether broker {named(sorted(slow))} is slow or throttled"] if slow else [])])
+
+
+def _ways_up(brokers: AbstractSet[BrokerId], up: AbstractSet[BrokerId]) -> list[str]:
+    """What brings offline replicas on these brokers back; `up`: brokers that are, so that a log dir of theirs failed."""
+    ways = [f"start broker {named(sorted(brokers - up))}"] if brokers - up else []
+    return ways + ([f"mend the log dir of broker {named(sorted(brokers & up))} that failed"] if brokers & up else [])
 
 
 def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
@@ -286,8 +304,7 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
         names = named(tp for tp, _brokers in found)
         what = f"{counted(len(found), 'partition')} with no leader: nobody can read or write there ({names})"
         needed = {broker for _tp, brokers in found for broker in brokers}
-        ways = [f"start broker {named(sorted(needed - up))}"] if needed - up else []
-        ways += [f"mend the log dir of broker {named(sorted(needed & up))} that failed"] if needed & up else []
+        ways = _ways_up(needed, up)
         each = "it is" if len(needed) == 1 else "each is"
         known = (
             f"{' and '.join(ways)}: {each} {kind}"
@@ -315,6 +332,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
     tight: list[str] = []
     alone: list[str] = []
     worn: list[str] = []
+    lacking: dict[TopicPartition, set[BrokerId]] = {}
     for topic in seen.topics:
         least = min((len(_settled(seen, topic, number)) for number in topic.partitions), default=0)
         if 0 < least < topic.min_isr:
@@ -325,11 +343,21 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
             tight.append(topic.name)
         elif least and any(len(each.isr) <= topic.min_isr for each in topic.partitions.values()):
             worn.append(topic.name)
-    raised, healed = "raise their replication, or lower min.insync.replicas", "start what is down, mend what failed"
+            for number, each in topic.partitions.items():
+                if len(each.isr) <= topic.min_isr:
+                    lacking[TopicPartition(topic.name, number)] = set(_settled(seen, topic, number)).difference(
+                        each.isr
+                    )
+    raised = "raise their replication, or lower min.insync.replicas"
     kinds = (
         (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),
         (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all", raised),
-        (worn, Level.WARNING, "can lose no replica now: no more are in sync than min.insync.replicas", healed),
+        (
+            worn,
+            Level.WARNING,
+            "can lose no replica now: no more are in sync than min.insync.replicas",
+            _ways_back(seen, lacking),
+        ),
         (alone, Level.NOTE, "with one replica: what it has is gone with its broker", "raise their replication"),
     )
     return [

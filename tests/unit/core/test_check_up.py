@@ -102,6 +102,24 @@ def test_a_dead_broker_without_replicas_has_none_that_could_go_elsewhere() -> No
     assert "`kafka-cluster unregister` ends its registration" in found.advice
 
 
+def test_what_brings_replicas_back_in_sync_is_told_by_what_keeps_them_from_it() -> None:
+    """An outsider's find: "start what is down", where every broker was up and a log dir had failed."""
+    part = ObservedPartition((1, 2), (1,), 1, (2,))
+    seen = replace(WELL, topics=(CheckedTopic("t", 2, {0: part}, ALL),))
+    advice = {each.text.split(" with ")[1]: each.advice for each in bad(seen) if each.check == "partitions"}
+    below = "fewer in sync than min.insync.replicas: acks=all is refused (t-0)"
+    assert advice == {below: "mend the log dir of broker 2 that failed"}
+    for slow in (part._replace(offline=()), part._replace(replicas=(1, 2, 3), isr=(1, 2), offline=())):
+        (found,) = [
+            each
+            for each in bad(replace(WELL, topics=(CheckedTopic("t", 2, {0: slow}, ALL),)))
+            if each.check == "partitions"
+        ]
+        assert found.advice == f"see whether broker {slow.replicas[-1]} is slow or throttled"
+    dead = replace(seen, brokers=WELL.brokers[:1])
+    assert any(each.advice == "start broker 2" for each in bad(dead) if each.check == "partitions")
+
+
 def test_what_moves_says_nothing_of_how_many_replicas_are_usual() -> None:
     """An outsider's find: a drain that had just added replicas made them usual, and the advice raised the factor."""
     adding = ObservedPartition((4, 2, 3, 1), (2, 3, 1), 2)

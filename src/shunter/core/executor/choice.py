@@ -265,13 +265,15 @@ def cancel_step(
     *,
     running: bool = True,
 ) -> Begin | Waits | None:
-    """Cancel a step by null, as soon as the replicas before it are enough without its additions.
+    """Cancel a step by null, as soon as the replicas before it are enough without its additions, if these can still come.
 
     None: the step, or the one before it, has ended, because the partition no longer has the former replicas. The step
     is asked for again.
     """
     healthy = _in_sync(step.before, seen, live)
-    need = max(1, min(min_isr, len(step.before)))
+    # Additions that are out of sync and can't come give nothing up.
+    worth = any(broker in seen.isr or _may_come(broker, seen, live) for broker in step.adding)
+    need = max(1, min(min_isr, len(step.before))) if worth else 1
     if len(healthy) >= need:
         return Begin(step.before, step.before, why, cancels=True)
     if not running and set(seen.replicas) != set(step.before):
@@ -335,7 +337,7 @@ def completable(
         for broker in after
         if broker in seen.replicas
         and not _healthy(broker, seen, live)
-        and not (broker in copying and broker in live and broker not in seen.offline)
+        and not (broker in copying and _may_come(broker, seen, live))
     )
     leaving = tuple(broker for broker in sick if broker not in move.goal)
     slim = tuple(broker for broker in after if broker not in leaving)
@@ -347,6 +349,11 @@ def completable(
     if not any(_healthy(broker, seen, live) for broker in slim):
         return after
     return slim
+
+
+def _may_come(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
+    """Whether a broker can still bring a replica that it copies in sync."""
+    return broker in live and broker not in seen.offline
 
 
 def _healthy(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:

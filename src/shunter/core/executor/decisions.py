@@ -350,15 +350,15 @@ def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: froze
         if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
             step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
         return
-    held = told_held(work.state.cluster, holding, work.now_ms)
     coming = [broker for broker in copying if broker in live and broker not in seen.offline]
     shrinks, comes = len(step.after) < len(step.before), bool(coming)
     needs = needed_by(step, needs_all=work.state.cluster.needs_all is not False)
-    ends = set(needs) <= {*coming, *seen.isr}
+    lacking = tuple(broker for broker in needs if broker not in coming and broker not in seen.isr)
+    held = told_held(work.state.cluster, lacking or holding, work.now_ms)
     move.waits = (
-        catching_up(work.state.cluster, move, copying, work.now_ms) if ends or (comes and not shrinks) else held
+        catching_up(work.state.cluster, move, copying, work.now_ms) if not lacking or (comes and not shrinks) else held
     )
-    if comes or ends:  # It waits for nobody, so nothing is left out yet.
+    if comes or not lacking:  # It waits for nobody, so nothing is left out yet.
         move.blocked_since_ms = None
         return
     if move.blocked_since_ms is None:

@@ -272,6 +272,7 @@ class Executor:
                 out.notices.append(Notice("controller-moved", "the controller", told))
             cluster.controller = event.controller
         cluster.needs_all = event.needs_all
+        cluster.up_since_ms.update(dict.fromkeys(event.brokers.keys() - cluster.brokers.keys(), event.asked_at_ms))
         cluster.brokers, cluster.brokers_at_ms = dict(event.brokers), self._now_ms
         cluster.racks.update(event.brokers)
 

@@ -402,6 +402,8 @@ class ObservedCluster:
     """When brokers were last seen."""
     down_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
     """When a broker was first missing. It may have died before, so a time from here is at least so long."""
+    up_since_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
+    """When a broker was first seen, or seen again after it was missing."""
     ongoing: dict[TopicPartition, OngoingReassignment] = field(
         default_factory=dict[TopicPartition, OngoingReassignment]
     )

@@ -1,13 +1,15 @@
 """A move that can't end reports what it waits for and the way out, and the way out exists."""
 
+from dataclasses import replace
+
 import pytest
 from apache_yard import Rig, Yard, planned, until
 
-from shunter.core.executor.choice import Waits, choose
+from shunter.core.executor.choice import Begin, Waits, choose, undo
 from shunter.core.executor.estimates.rates import Meter
-from shunter.core.executor.events import Envelope, LogDirsObserved
+from shunter.core.executor.events import Envelope, LogDirsObserved, TopicsObserved
 from shunter.core.executor.foresight.hold_ups import told_held_up, way_out
-from shunter.core.executor.foresight.stuck import stuck, turned_to
+from shunter.core.executor.foresight.stuck import stuck, told_behind, turned_to
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, ObserveTopics, PlanReply
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
@@ -599,7 +601,59 @@ def test_a_stop_ends_once_what_the_step_adds_is_in_sync_though_former_replicas_a
     assert back is not None
     assert back.startswith("it can't end without one of brokers 4, 5, which are down: waits: only 1 of the replicas")
     del state.cluster.brokers[3]
-    assert "brokers 4, 5" in (stuck(state, turned_to(move, Direction.STOP)) or "")
+    for direction in (Direction.STOP, Direction.BACK):
+        turned = turned_to(move, direction)
+        undone = undo(turned, state.cluster.topics["t"].partitions[0], frozenset({2, 6}), 2)  # type: ignore[union-attr]
+        assert isinstance(undone, Begin), "what it adds is dead and was never in sync: it need not wait, and for nobody"
+        assert undone.cancels
+        assert stuck(state, turned) is None
+
+
+def test_a_replica_that_was_offline_before_its_broker_came_back_is_no_failed_log_dir() -> None:
+    """An outsider's find: right after a frozen broker went on, "it can't end without a working log dir of broker 6"."""
+    rig = planned({"t": [(1, 2)], "u": [(1, 2)]}, ("t", 0, (1, 3)), ("u", 0, (1, 3)))
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.kill(3)
+    rig.settle(catching_up=False, rounds=40)
+    state = rig.core.state
+    told = {each.tp.topic: stuck(state, each) for each in state.moves.values()}
+    assert all("broker 3, which is down" in (each or "") for each in told.values()), told
+    rig.yard.revive(3)
+    seen = ObservedTopic(None, {0: ObservedPartition((1, 2, 3), (1, 2), 1)}, 1)
+    gone = ObservedTopic(None, {0: ObservedPartition((1, 2, 3), (1, 2), 1, (3,))}, 1)
+    live: dict[int, str | None] = dict.fromkeys((1, 2, 3))
+    rig.core.handle(
+        Envelope(rig.now_ms, "test", TopicsObserved({"t": gone, "u": gone}, dict.fromkeys((1, 2)), 1, rig.now_ms))
+    )
+    rig.pass_time(10)
+    rig.core.handle(Envelope(rig.now_ms, "test", TopicsObserved({"t": seen}, live, 1, rig.now_ms)))
+    assert [stuck(state, each) for each in state.moves.values()] == [None, None], "u was not looked at since"
+    rig.pass_time(10)
+    rig.core.handle(Envelope(rig.now_ms, "test", TopicsObserved({"u": gone}, live, 1, rig.now_ms)))
+    assert "a working log dir of broker 3" in (stuck(state, state.moves[TopicPartition("u", 0)]) or "")
+
+
+def test_a_step_names_the_dead_broker_that_it_waits_for_and_not_the_one_that_stays() -> None:
+    """An outsider's find: "waits: broker 1 is down", and the move waited for broker 2."""
+    rig = Rig(Yard({"t": [(1, 5, 6)]}))
+    rig.yard.needs_all = False
+    rig.yard.kill(1)
+    rig.submit(("t", 0, (2, 1, 6)))
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.kill(2)
+    rig.settle(catching_up=False, rounds=40)
+    (move,) = rig.core.state.moves.values()
+    assert "broker 2" in move.waits.text
+    assert "broker 1" not in move.waits.text
+
+
+def test_of_a_move_that_drops_nothing_no_drop_is_said_to_wait() -> None:
+    state = ExecutorState(running=True)
+    state.cluster.brokers = dict.fromkeys((3, 4, 5))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((5, 3), (3,), 3)})
+    move = Move(T0, None, (5, 3), (3, 5, 4), Strategy.INCREMENTAL, 1, (), False, 0, current=(5, 3))
+    assert told_behind(state, move) is None
+    assert "a drop may wait" in (told_behind(state, replace(move, target=(5, 4))) or "")
 
 
 def test_a_stop_names_what_it_leaves_with_fewer_replicas() -> None:

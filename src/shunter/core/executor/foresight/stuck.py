@@ -32,6 +32,8 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
         move = replace(move, step=None)
     elif move.step is not None and is_unlisted(state, move):
         return None
+    if _is_outdated(state, move, seen):
+        return None
     if shut := _shut(state, move, seen):
         return shut
     waits = None
@@ -54,6 +56,12 @@ def stuck(state: ExecutorState, move: Move) -> str | None:
 def is_over(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
     """Whether the cluster shows a step's end, whatever the journal has yet."""
     return move.step is not None and move.tp not in state.cluster.ongoing and seen.replicas == move.step.after
+
+
+def _is_outdated(state: ExecutorState, move: Move, seen: ObservedPartition) -> bool:
+    """Whether a broker came back after the partition was looked at, which showed its replica as offline."""
+    seen_at_ms, up = state.cluster.topics_at_ms.get(move.tp.topic, -1), state.cluster.up_since_ms
+    return any(up.get(broker, -1) > seen_at_ms for broker in seen.offline)
 
 
 def is_unlisted(state: ExecutorState, move: Move) -> bool:
@@ -153,7 +161,7 @@ def waits_now(state: ExecutorState, move: Move) -> Waits | None:
 def told_behind(state: ExecutorState, move: Move) -> str | None:
     """Which live replicas that stay are out of sync now, so that a later drop may wait for them; None: none is."""
     seen, coming = state.cluster.partition(move.tp), () if move.step is None else move.step.copying
-    if seen is None or set(move.goal) == set(move.current):
+    if seen is None or set(move.current) <= set(move.goal):
         return None
     stay = [
         each for each in move.goal if each in seen.replicas and each in state.cluster.brokers and each not in coming
