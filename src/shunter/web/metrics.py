@@ -12,6 +12,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
 from shunter import __version__
+from shunter.model.service import KillSwitch
 from shunter.views.service import (
     CURRENT,
     OURS,
@@ -68,7 +69,7 @@ PROGRESS: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
 """Like `ROWS`, for figures of moves."""
 KNOWN: tuple[tuple[str, str, Callable[[FleetRow], float | None]], ...] = (
     ("proposals_waiting", "Proposals that wait for approval.", lambda row: row.proposals_waiting),
-    ("paused", "1: the kill switch of the cluster is on.", lambda row: float(row.paused is not None)),
+    ("paused", "1: the kill switch of the cluster is on.", lambda row: _in_force(row.paused)),
     (
         "looked_at_timestamp_seconds",
         "Time of the last successful observation of the cluster, since 1970 UTC.",
@@ -161,7 +162,7 @@ class _Fleet(Collector):
         yield GaugeMetricFamily(
             "shunter_service_fleet_paused",
             "1: the kill switch of the fleet is on.",
-            float(self._view.paused is not None),
+            _in_force(self._view.paused),
         )
         yield GaugeMetricFamily(
             "shunter_service_store_trouble",
@@ -270,6 +271,11 @@ class _Fleet(Collector):
             for value in values:
                 family.add_metric([row.name, value], float(of(row.situation) == value))
         return family
+
+
+def _in_force(switch: KillSwitch | None) -> float | None:
+    """Whether a kill switch is on; None: this host alone has it, so that is not known."""
+    return None if switch is not None and switch.unsent else float(switch is not None)
 
 
 def _seconds(ms: int | None) -> float | None:

@@ -544,6 +544,13 @@ async def test_moves_of_others_are_shown_as_such_and_waited_for(tmp_path: Path) 
         told = life.published.page("yard").conditions[0].doing
         assert "1 partition being moved (t-0): a plan has to wait for the end" in told
         assert yard.rows == [*LOPSIDED]
+        for names in ((), ("t-0",)):
+            asked = ServiceOrder(OrderKind.STOP, "yard", partitions=names)
+            for give in (life.desk.carry_out(asked, ANNA), asyncio.to_thread(life.desk.preview, asked, "anna")):
+                with pytest.raises(
+                    OrderRefused, match=r"1 move of other tools was under way .* \(t-0\): `shunter roll"
+                ):
+                    await give
 
 
 async def test_leftover_throttles_are_cleared_while_nothing_moves(tmp_path: Path) -> None:
@@ -829,5 +836,5 @@ async def test_a_stop_of_nothing_is_refused_before_anybody_confirms_it(tmp_path:
     """An outsider's find: "0 open moves would end here", and a demand for --yes."""
     async with Life(Yard(Clock()), MortalStore(tmp_path / "s"), policy()) as life:
         await life.first_look()
-        with pytest.raises(OrderRefused, match="nothing is under way: no move is open"):
+        with pytest.raises(OrderRefused, match="nothing of this journal is under way: no move is open"):
             life.desk.preview(order(OrderKind.STOP), "anna")

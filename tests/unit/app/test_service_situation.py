@@ -18,7 +18,7 @@ from shunter.app.service.service import sure
 from shunter.cli.service.run import _show_proposal
 from shunter.core.keeper.cluster_facts import Age
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import ClusterSeverity, ClusterSituation, why_refused
+from shunter.core.keeper.situation import ClusterSeverity, ClusterSituation, situation, why_refused
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.drivers.journal.host_lock import SeatTaken, Sitter, StandsStill, StillDriver
@@ -286,6 +286,19 @@ def test_a_cluster_that_answers_again_is_not_said_to_be_silent(tmp_path: Path) -
         )
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_who_has_just_begun_to_drive_does_not_say_that_nothing_moves(tmp_path: Path) -> None:
+    """An outsider's find, for seconds after a take-over: "moves nothing", and its journal had ten open moves."""
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        life.keeper.known.execution = None  # As before the journal is read.
+        assert situation(life.keeper.facts()).doing == (
+            "this service has just begun to drive the cluster, and reads its journal"
+        )
+
+    lived(tmp_path, Yard(Clock(), [(1, 2, 3)]), Mode.PROPOSE, story)
 
 
 def test_what_is_told_of_a_change_says_how_the_cluster_stands_after_it(tmp_path: Path) -> None:

@@ -474,6 +474,52 @@ async def test_a_pause_that_the_driver_lifts_in_an_outage_is_said_to_be_lifted_o
             await a.until(lambda: "paused by anna" in told_of(a))
 
 
+async def test_a_pause_lifted_on_one_host_alone_is_told_to_be_lost_where_the_cluster_was_paused_anew(
+    tmp_path: Path,
+) -> None:
+    """An outsider's find: the other service was paused in the same outage, drove then, and the lift just vanished."""
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        world.cut("a")
+        world.clock.ms += 1
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+        async with Service(world, "b", tmp_path / "b", DRAINS) as b:
+            world.cut("b")
+            await b.until(lambda: b.keeper.known.unanswered)
+            world.clock.ms += 1_000
+            await b.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+            (here,) = (note for note in told_of(b).split(" | ") if "paused by anna" in note)
+            assert "this host alone has that" in here, "the cluster may be paused or not: this host can't know"
+            await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
+            assert "ben lifted the pause: this host alone has that" in told_of(a)
+            world.heal("b")
+            await takes_over(b)
+            world.heal("a")
+            a.shared_yard.pass_time(1)
+            await a.until(lambda: any(each.kind == "resume-not-sent" for each in a.events))
+            (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
+            assert "that ben lifted the pause never reached the cluster, and anna paused it at" in lost.text
+            await a.until(lambda: "paused by anna" in told_of(a))
+
+
+async def test_a_pause_lifted_in_an_outage_where_nobody_drives_is_not_called_lifted(tmp_path: Path) -> None:
+    """An outsider's find: "the pause of the fleet is lifted; …; that it is lifted is kept on this host"."""
+    world = yard()
+    world.cut("a")
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.until(lambda: a.keeper.known.unanswered)
+        with pytest.raises(
+            OrderRefused, match="was not paused when this service last read that, and whoever drives yard"
+        ):
+            await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
+        assert done.text.startswith("that the pause of yard is lifted is kept on this host, and given to the cluster")
+        assert done.undone == (done.text,)
+
+
 async def test_a_driver_that_could_not_read_its_plans_fates_reads_them_later(tmp_path: Path) -> None:
     """Found by the fuzz, seed 2: cut off while it took its words again, it drove on, and began nothing any more."""
     async with Service(yard(), "a", tmp_path / "a", DRAINS) as a:

@@ -411,7 +411,7 @@ async def test_a_daemon_stays_and_answers_when_nothing_is_left_to_do(world: Worl
     reply = await asyncio.wait_for(
         world.driver.ask("command", lambda token: ev.CommandReceived(Command(CommandKind.STOP), token)), 20
     )
-    told = "nothing is under way: no move is open; `shunter undo` takes back what was done"
+    told = "nothing of this journal is under way: no move is open; `shunter undo` takes back what was done"
     assert reply == CommandReply(False, told)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

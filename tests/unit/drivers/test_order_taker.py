@@ -76,7 +76,7 @@ async def test_an_order_that_nobody_waits_for_any_more_is_not_carried_out(world:
             late, fresh, strange = await shell.answers(3)
     assert late["accepted"] is False
     assert "ask again" in str(late["text"])
-    assert "nothing is under way" in str(fresh["text"]), "it reached the core"
+    assert "nothing of this journal is under way" in str(fresh["text"]), "it reached the core"
     assert "by another clock" in str(strange["text"])
 
 
@@ -90,7 +90,7 @@ async def test_who_asks_a_driver_may_have_another_clock(world: World, tmp_path: 
             await shell.answers(1)  # After this look, it is known which orders are new.
             shell.order("command", ROLL_BACK, now_ms + wrong_ms)
             (answer,) = await shell.answers(1)
-    assert "nothing is under way" in str(answer["text"]), "it reached the core"
+    assert "nothing of this journal is under way" in str(answer["text"]), "it reached the core"
 
 
 async def test_an_order_does_not_wait_for_a_plan_before_it(world: World, tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ async def test_an_order_does_not_wait_for_a_plan_before_it(world: World, tmp_pat
         async with driven(world, shell):
             (answer,) = await shell.answers(1)
         assert shell.answer_to(stop) is not None
-    assert "nothing is under way" in str(answer["text"])
+    assert "nothing of this journal is under way" in str(answer["text"])
 
 
 class Gate:

@@ -515,7 +515,7 @@ class ClusterKeeper(ClusterWords):
         self.show_moves()
 
     def _noticed(self, notice: Notice) -> None:
-        """Keep a notice of the executor. A task does that, because the executor must not wait for the store."""
+        """Keep a notice. A task does that, because whoever gives it must not wait for the store."""
         self._noted(self.event(notice.kind, notice.text, notice.about))
 
     def _heard(self, what: str, given_by: str, answer: str) -> None:

@@ -182,7 +182,7 @@ class Known:
         """Everything that a situation is worked out from; `batch`: as it is once that is applied."""
         proposals, intents = words.after(batch)
         records = words.records
-        view = None if driving is None else self.execution or driving.view()
+        view = None if driving is None else self.execution
         observation, _moves = self._attributed(view)
         role = ServiceRole.STANDBY if self.held_by else ServiceRole.IDLE
         if driving is not None:

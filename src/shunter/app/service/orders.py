@@ -27,6 +27,8 @@ from shunter.app.service.previews import (
     see_taken,
     taken_for,
     told_later,
+    told_not_paused,
+    told_of_others,
     told_paused,
     told_resumed,
     told_theirs,
@@ -97,7 +99,8 @@ class OrderDesk:
         ]
         first = next(iter(mine), None)
         everywhere = all(each is not None and each.fleet and not each.lifted for each in mine)
-        return first._replace(cluster="") if first is not None and everywhere else None
+        unsent = any(each is not None and each.unsent for each in mine)
+        return first._replace(cluster="", unsent=unsent) if first is not None and everywhere else None
 
     def _is_fleet_paused(self) -> bool:
         return len(self._keepers) > 1 and self.fleet_switch is not None
@@ -378,7 +381,7 @@ class OrderDesk:
             ) from error
         if not reply.accepted:
             await self._write_after(keeper, StoreBatch(answer_gone=signature.key))
-            raise OrderRefused(Refusal.NOT_ALLOWED, reply.text)
+            raise OrderRefused(Refusal.NOT_ALLOWED, f"{reply.text}{told_of_others(keeper, order.partitions)}")
         if order.kind in AGAINST:
             return await self._turned(keeper, order, signature, event, reply.text)
         done = OrderDone(reply.text)
@@ -510,7 +513,7 @@ class OrderDesk:
         every = (*keepers, *kept_here(theirs))
         held = [(keeper, keeper.switch) for keeper in every if keeper.switch is not None and not keeper.switch.lifted]
         if not held:
-            raise OrderRefused(Refusal.ALREADY_DECIDED, f"{order.cluster or 'the fleet'} is not paused")
+            raise OrderRefused(Refusal.ALREADY_DECIDED, told_not_paused(order.cluster or "the fleet", keepers))
         lifted = [(keeper, switch._replace(lifted=True, unsent=False, who=signature.who)) for keeper, switch in held]
         paused = [keeper for keeper in keepers if keeper.switch is not None]
         now_ms = keepers[0].parts.clock.now_ms()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from shunter.app.executor.order_costs import Again
@@ -14,7 +14,7 @@ from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.situation import STARTS, situation, stand_told, why_refused, why_unobserved, worst
 from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
-from shunter.core.wording import counted, told_bytes
+from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
 from shunter.model.keeper import Condition, KeeperPolicy
@@ -29,7 +29,7 @@ from shunter.model.service import (
     Signature,
 )
 from shunter.views.execution import OPEN_STATES
-from shunter.views.service import OrderPreview
+from shunter.views.service import EXTERNAL, OrderPreview
 
 _PREVIEWS = {
     OrderKind.STOP: "{} would end here: replicas in sync stay, and unfinished copies are deleted",
@@ -61,20 +61,35 @@ def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) ->
         OrderRefused: the order would be refused.
     """
     see_taken(kind, keeper)
-    named = set(map(str, command.partitions))
+    wanted = set(map(str, command.partitions))
     view = keeper.known.execution or driven(keeper).view()
-    rows = [row for row in view.moves if row.state in OPEN_STATES and (not named or row.partition in named)]
+    rows = [row for row in view.moves if row.state in OPEN_STATES and (not wanted or row.partition in wanted)]
     if not rows:
-        why = "all moves named have ended" if named else "no move is open"
-        raise OrderRefused(Refusal.NOT_ALLOWED, f"nothing is under way: {why}")
+        why = "all moves named have ended" if wanted else "no move is open"
+        raise OrderRefused(
+            Refusal.NOT_ALLOWED, f"nothing of this journal is under way: {why}{told_of_others(keeper, wanted)}"
+        )
     told = _PREVIEWS[kind].format(counted(len(rows), "open move"))
     found = _preview(told, len(rows), [driven(keeper).price(command)], kept=kind is OrderKind.PAUSE)
     done = sum(row.state == "done" for row in view.moves)
-    if kind is OrderKind.ROLL_BACK and rows and done and not named:
+    if kind is OrderKind.ROLL_BACK and rows and done and not wanted:
         ended = counted(done, "move that has ended stays", "moves that have ended stay")
         found = replace(found, text=f"{found.text}. {ended}; `shunter undo` takes back what was done")
     follows = told_after(kind, keeper, tuple(map(str, command.partitions)))
     return replace(found, text=f"{found.text}. {follows[0].upper()}{follows[1:]}") if follows else found
+
+
+def told_of_others(keeper: ClusterKeeper, wanted: Collection[str]) -> str:
+    """That other tools move these partitions (none named: any), to be put behind "nothing is under way"; "": they don't."""
+    seen = [each.partition for each in keeper.known.attributed if each.whose == EXTERNAL]
+    theirs = [each for each in seen if not wanted or each in wanted]
+    if not theirs:
+        return ""
+    verb = "was" if len(theirs) == 1 else "were"
+    return (
+        f"; {counted(len(theirs), 'move')} of other tools {verb} under way when last observed ({named(sorted(theirs))}):"
+        " `shunter rollback` without `--service` cancels such moves"
+    )
 
 
 def told_after(kind: OrderKind, keeper: ClusterKeeper, partitions: Sequence[str]) -> str:
@@ -156,32 +171,47 @@ def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> 
     return OrderDone("; ".join([*told, *late, *told_theirs(theirs)]), undone=(*late, *left))
 
 
-def _told_kept(keeper: ClusterKeeper, why: str, *, lifted: bool = False) -> str:
-    """What an order means for a cluster that is not driven now."""
+_GIVEN_LATER = (
+    "given to the cluster once a broker answers, if this service drives it then; if another one does, that is told here"
+)
+
+
+def _told_kept(keeper: ClusterKeeper, why: str) -> str:
+    """What a pause means for a cluster that is not driven now."""
     name = keeper.name
-    if (keeper.known.unanswered or lifted) and (not keeper.words_known or _lifted_here_alone(keeper)):
-        told = f"that the pause of {name} is lifted" if lifted else f"the pause of {name}"
-        told = f"{told} is kept on this host, and given to the cluster once a broker answers"
-        return f"{told}, if this service drives it then; if another one does, that is told here: {why}"
-    if lifted:
-        return f"moves of {name} are resumed once this service drives it: {why}"
+    if keeper.known.unanswered and not keeper.words_known:
+        return f"the pause of {name} is kept on this host, and {_GIVEN_LATER}: {why}"
     return f"the pause of {name} is kept, and its moves under way are paused once this service drives it: {why}"
+
+
+def told_not_paused(where: str, keepers: Sequence[ClusterKeeper]) -> str:
+    """That there is no pause to lift, as far as that is known here."""
+    unsure = named(each.name for each in keepers if not each.facts().not_paused)
+    if not unsure:
+        return f"{where} is not paused"
+    return (
+        f"{where} was not paused when this service last read that, and whoever drives {unsure} may have paused it since"
+    )
 
 
 def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
     """What lifting the kill switch did."""
-    alone = [each for each in keepers if _lifted_here_alone(each)]
-    waiting = [*_not_driven(keepers), *((each, "the cluster does not take it now") for each in alone)]
-    late = [_told_kept(each, why, lifted=True) for each, why in waiting]
+    alone = [each for each in keepers if each.switch is not None and each.switch.unsent]
+    late = [_told_lifted_here(each) for each in alone]
+    late += [
+        f"moves of {each.name} are resumed once this service drives it: {why}"
+        for each, why in _not_driven(keepers)
+        if each not in alone
+    ]
     names = ", ".join(each.name for each in keepers if each not in alone)
     where = cluster or ("the fleet" if not theirs and not alone else names)
     told = f"the pause of {where} is lifted; moves that were paused by name stay paused"
     return _done([told] if names else [], late, theirs)
 
 
-def _lifted_here_alone(keeper: ClusterKeeper) -> bool:
-    """Whether this host alone has that a pause is lifted, although the service drives the cluster."""
-    return keeper.driving is not None and keeper.switch is not None and keeper.switch.unsent
+def _told_lifted_here(keeper: ClusterKeeper) -> str:
+    why = "the cluster does not take it now" if keeper.driving is not None else keeper.facts().idle_why or STARTS
+    return f"that the pause of {keeper.name} is lifted is kept on this host, and {_GIVEN_LATER}: {why}"
 
 
 def _not_driven(keepers: Sequence[ClusterKeeper]) -> list[tuple[ClusterKeeper, str]]:

@@ -15,10 +15,12 @@ from shunter.app.service.shared_words import SharedWords
 from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.intents import with_intents
 from shunter.core.keeper.words import ROLLED_BACK, STOPPED, AfterWord, Said, consequence, hold_of
+from shunter.core.wording import told_time
 from shunter.drivers.service.store import StoreFailed
 from shunter.formats.word_records import WordsDriver
 from shunter.model.execution import CommandKind
 from shunter.model.keeper import KeeperPolicy
+from shunter.model.notice import Notice
 from shunter.model.service import (
     OPEN,
     IntentKind,
@@ -104,6 +106,9 @@ class ClusterWords:
 
     def show(self) -> None:
         """Publish what is known now."""
+
+    def _noticed(self, notice: Notice) -> None:
+        """Keep a notice in the history, and send it."""
 
     def turn(self, switch: KillSwitch | None) -> int:
         """Let a kill switch be in force in this process; returns the number of this turn."""
@@ -226,12 +231,15 @@ class ClusterWords:
         """
         before, theirs = Words(self.intents, self.switch, tuple(self.proposals.values())), words
         mine = self.switch if self.switch is not None and self.switch.unsent else None
-        if mine is not None and (words.switch is None or words.switch.at_ms <= mine.at_ms):
+        needless = mine is not None and mine.lifted and words.switch is None
+        if mine is not None and not needless and (words.switch is None or words.switch.at_ms <= mine.at_ms):
             words = replace(words, switch=mine)
         self.proposals = {each.id: each for each in words.proposals if each.state in OPEN}
         self.intents = words.intents
         if words.switch != self.switch:  # Else nobody threw or lifted it: an order that waits to be written counts.
             self.turn(words.switch)
+        if mine is not None and self.switch is not mine:
+            self._overruled(mine)
         self.show()  # The words are in force from here on, whatever the copy on this host still takes.
         try:
             ended = await self.records.read(lambda store: store.proposals(self.name, ended=True))
@@ -242,6 +250,18 @@ class ClusterWords:
             await self.records.read(lambda store: store.replace_words(self.name, words, events))
         except StoreFailed:
             return  # `records.trouble` says it, and nothing begins until the store can be written.
+
+    def _overruled(self, mine: KillSwitch) -> None:
+        """Tell that a kill switch, or that it was lifted, never reached the cluster, which had a later one."""
+        theirs = self.switch
+        if mine.lifted and theirs is not None and not theirs.lifted:
+            told = f"that {mine.who} lifted the pause never reached the cluster"
+            later = f"{theirs.who} paused it at {told_time(theirs.at_ms, seconds=True)}"
+            self._noticed(Notice("resume-not-sent", "", f"{told}, and {later}: that pause stays until it is lifted"))
+        elif not mine.lifted and (theirs is None or theirs.lifted):
+            self.lost_pause = f"the pause of {mine.who} never reached the cluster"
+            told = f"{self.lost_pause}, which another service resumed since: give it again, if it is still meant"
+            self._noticed(Notice("pause-not-sent", "", told))
 
     @property
     def overtaken(self) -> bool:
@@ -267,6 +287,8 @@ class ClusterWords:
         lost = self.switch
         if lost is None or not lost.unsent:
             return ""
+        if lost.lifted and self.shared is not None and self._followed is None:
+            return ""  # Whether a pause stays is known once the words of who drives are read.
         self.turn(None if self._followed is None else self._followed.switch)
         gone = () if self.switch is not None else (self.name,)
         with contextlib.suppress(StoreFailed):

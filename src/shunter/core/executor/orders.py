@@ -59,7 +59,9 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
     opened = [move for move in moves if move.open]
     if not opened:
         why = "all moves named have ended" if command.partitions else "no move is open"
-        return DecidedOrder(False, f"nothing is under way: {why}; `shunter undo` takes back what was done")
+        return DecidedOrder(
+            False, f"nothing of this journal is under way: {why}; `shunter undo` takes back what was done"
+        )
     decided = _PER_MOVE[command.kind](state, command, opened)
     if not decided.accepted:
         return decided

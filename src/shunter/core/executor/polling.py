@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import holders, looked_ms
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
-from shunter.core.executor.state import LATE_MS, ExecutorState, Move
+from shunter.core.executor.state import LATE_MS, ExecutorState, Move, ObservedCluster
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
 from shunter.core.executor.waits import WaitKind
 from shunter.core.wording import counted
@@ -26,6 +26,8 @@ LOG_DIRS_SHARE = 40
 FIRST_LOG_DIRS_MS = 1_500
 """A step's copies are looked at on disk only after this time, when short steps are over."""
 FAILED_MS = 1_000
+SILENT_MS = 10_000
+"""A list that takes longer than this means that the cluster does not answer."""
 LOST_MS = 120_000
 """A question that was not answered within this time is asked again."""
 
@@ -101,7 +103,7 @@ def poll(
         if state.throttles:
             _ask_topics(polls, _throttled_topics(state) or {""}, now_ms, out, due=polls.topics_due_ms)
         return
-    _list(polls, now_ms, out)
+    _list(state.cluster, polls, now_ms, out)
     _ask_topics(polls, stale, now_ms, out, due=polls.stale_due_ms)
     if not stale:
         names = {move.tp.topic for move in moves} | _throttled_topics(state)
@@ -122,7 +124,7 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
     cluster = state.cluster
     if cluster.listed_at_ms < submission.since_ms:
         polls.list_due_ms = min(polls.list_due_ms, now_ms)
-        _list(polls, now_ms, out)
+        _list(state.cluster, polls, now_ms, out)
     names = {order.tp.topic for order in submission.event.moves}
     unseen = {name for name in names if cluster.topics_at_ms.get(name, -1) < submission.since_ms}
     doubtful = submission.doubtful(state, now_ms)
@@ -148,8 +150,13 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
             out.wake(now_ms)  # No broker is asked, so no answer will come that causes the plan to be judged.
 
 
-def _list(polls: Polls, now_ms: int, out: Collected) -> None:
-    if polls.list_pending_ms is not None and now_ms < polls.list_pending_ms + LOST_MS:
+def _list(cluster: ObservedCluster, polls: Polls, now_ms: int, out: Collected) -> None:
+    asked_ms = polls.list_pending_ms
+    if asked_ms is not None and now_ms < asked_ms + LOST_MS:
+        if now_ms < asked_ms + SILENT_MS:
+            out.wake(asked_ms + SILENT_MS)
+        elif cluster.silent_since_ms is None:
+            cluster.silent_since_ms = asked_ms
         return
     due = max(polls.list_due_ms, polls.list_retry_ms)
     if now_ms < due:

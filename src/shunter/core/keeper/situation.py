@@ -157,6 +157,9 @@ _RANK = {severity: at for at, severity in enumerate(ClusterSeverity)}
 LIFTS_IT = "`shunter resume --service SERVICE` lifts the pause"
 STARTS = "its executor is being started"
 AGAIN = "ask again in a moment"
+HERE_ALONE = (
+    "this host alone has that, and gives it to the cluster once a broker answers, if this service drives it then"
+)
 NOT_KNOWN = "what steps under way do since then is not known, and no other step begins"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
 _DEATHS = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED)
@@ -276,7 +279,9 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
         told = f"paused by {paused.who} since {told_time(paused.at_ms)}" + (
             f" ({paused.comment})" if paused.comment else ""
         )
-        if facts.role is ServiceRole.IDLE:
+        if paused.unsent:
+            told = f"{told}: {HERE_ALONE}"
+        elif facts.role is ServiceRole.IDLE:
             told = f"{told}, but moves under way only once this service drives the cluster"
         yield ClusterSeverity.WARNING, told
     elif facts.role is ServiceRole.OBSERVES:
@@ -288,9 +293,10 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
         )
     elif facts.switch is not None and facts.role is not ServiceRole.STANDBY:
         when = "" if facts.role is ServiceRole.DRIVES else " once this service drives the cluster"
-        if not when and (facts.switch.unsent or facts.reach is Reach.SILENT):
+        if not when and facts.reach is Reach.SILENT:
             when = " once the cluster answers"
-        yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: the moves that it paused are resumed{when}"
+        then = HERE_ALONE if facts.switch.unsent else f"the moves that it paused are resumed{when}"
+        yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: {then}"
 
 
 def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
@@ -392,6 +398,8 @@ def _carrying_out(facts: ClusterFacts) -> str:
         return f"this service {does} {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
     if paused is not None:
         return f"this service moves nothing, and nothing begins: paused by {paused.who}"
+    if execution is None:
+        return "this service has just begun to drive the cluster, and reads its journal"
     coming = next((each for each in facts.proposals if each.state is ProposalState.APPROVED), None)
     if coming is not None:
         held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""

@@ -9,6 +9,7 @@ from shunter.core.executor.choice import Begin, undo
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import PlanSubmitted
 from shunter.core.executor.foresight.stuck import stuck
+from shunter.core.executor.polling import SILENT_MS
 from shunter.core.executor.ready import (
     AlterReassignments,
     CommandReply,
@@ -707,6 +708,22 @@ def test_a_journal_of_another_cluster_is_refused() -> None:
     stranger.tell(ev.JournalLoaded(tuple(rig.journal), "another"))
     assert stranger.finish is not None
     assert "belongs to cluster yard" in str(stranger.finish.fatal)
+
+
+def test_a_cluster_whose_answer_does_not_come_is_silent_before_the_question_is_given_up() -> None:
+    """An outsider's find: for 35 s after all brokers had died, the service "carried out" ten moves."""
+    rig = begun(submitted())
+    while not any(isinstance(work, ListReassignments) for work in rig.pending):
+        rig.pass_time(250)
+    asked_ms, cluster = rig.now_ms, rig.core.state.cluster
+    rig.pass_time(SILENT_MS - 1)
+    assert cluster.silent_since_ms is None
+    assert rig.wake_at_ms is not None
+    assert rig.wake_at_ms <= asked_ms + SILENT_MS
+    rig.pass_time(1)
+    assert cluster.silent_since_ms == asked_ms
+    rig.settle()
+    assert (cluster.silent_since_ms, rig.outcomes()) == (None, {T0: Outcome.DONE})
 
 
 def test_a_cluster_that_does_not_answer_is_told_and_asked_again() -> None:
