@@ -12,7 +12,7 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, I
 from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
-from shunter.core.planning.reached import ways_out, what_is_left, what_is_unknown
+from shunter.core.planning.reached import told_by_cap, ways_out, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
 from shunter.core.planning.request import BALANCING, EMPTYING, MEASURED, ORDER_ALONE, PlanRequest, Scope
 from shunter.core.planning.scopes import apply_scope, check
@@ -31,6 +31,8 @@ _LEAST_GAIN = 1e-9
 def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     """Plan a request.
 
+    Caps are hard. If the plan without caps fits, it is the plan.
+
     Deterministic. If a result is within all its bands, planning it again changes nothing. If the bands can't be
     reached, the result is planned again here, until another pass gains nothing. (With a cap, a later plan has a new cap
     and goes on where this one stopped.)
@@ -39,21 +41,34 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
         PlanRefused: The request names a broker or topic that the cluster doesn't have, or contradicts itself.
     """
     check(request)
+    free, its_board = _planned(cluster, replace(request, max_bytes_percent=None, max_moves=None))
+    free = replace(free, request=request, undone=free.undone + what_is_left(free, its_board))
+    if _budget(cluster, request).allows(free.bytes_moved, len(free.moves)):
+        return free
+    made, board = _planned(cluster, request)
+    made = replace(made, undone=made.undone + what_is_left(made, board, (free, its_board)))
+    return replace(made, undone=told_by_cap(made, board, free))
+
+
+def _budget(cluster: ClusterLoad, request: PlanRequest) -> Budget:
+    total, percent = float((cluster.sizes * cluster.replication).sum()), request.max_bytes_percent
+    size = np.inf if percent is None else total * percent / 100 * (1 + 1e-12)
+    return Budget(size, np.inf if request.max_moves is None else float(request.max_moves))
+
+
+def _planned(cluster: ClusterLoad, request: PlanRequest) -> tuple[BalancedPlan, Board]:
+    """Plan a request within its caps, without naming what is left by its bands."""
     goal = targets(cluster, request)
     width = max(cluster.replicas.shape[1], _most_replicas(request))
     start, fitness = widened(cluster.replicas, width), widened(fitness_of(cluster), width, int(Fitness.UNKNOWN))
     if request.scope not in _IN_PLACE:
         start, fitness = led_by_the_able(start, fitness)
-    total = float((cluster.sizes * cluster.replication).sum())
-    size = np.inf if request.max_bytes_percent is None else total * request.max_bytes_percent / 100 * (1 + 1e-12)
-    moves = np.inf if request.max_moves is None else float(request.max_moves)
-    budget = Budget(size, moves)
-    board = Board(cluster, goal, start, fitness, budget)
+    board = Board(cluster, goal, start, fitness, _budget(cluster, request))
     if request.scope in MEASURED:
         board, undone = _passes(board, request)
     else:
         undone = _one_pass(board, request)
-    return _finished(request, start, led_by_the_able(start, fitness)[0], board, undone)
+    return _finished(request, start, led_by_the_able(start, fitness)[0], board, undone), board
 
 
 def _most_replicas(request: PlanRequest) -> int:
@@ -95,6 +110,7 @@ def _measure(board: Board, request: PlanRequest) -> tuple[int, float, int]:
 def _next_board(board: Board) -> Board:
     budget = Budget(board.budget.size, board.budget.moves)
     after = Board(board.cluster, board.targets, board.replicas, board.fitness, budget)
+    after.origin = board.origin
     after.why, after.why_resource, after.why_order = board.why.copy(), board.why_resource.copy(), board.why_order.copy()
     if board.limited:
         after.incoming = np.maximum(after.incoming, board.incoming)
@@ -159,7 +175,7 @@ def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board
         after=broker_loads(end, brokers, goal.every, goal.leading) * goal.scale,
         undone=tuple(undone),
     )
-    return replace(made, undone=made.undone + what_is_left(made, board), notes=tuple(what_is_unknown(made)))
+    return replace(made, notes=tuple(what_is_unknown(made)))
 
 
 def _elected(cluster: ClusterLoad, request: PlanRequest, goal: Targets, changes: Flags, first: Ints) -> Ints:

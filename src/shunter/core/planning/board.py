@@ -83,6 +83,8 @@ class Board:
         self.budget = budget
         self.replicas = replicas.copy()
         self.start = replicas
+        self.origin = replicas
+        """The cluster's own replicas: a copy is paid for against these, also in later passes."""
         self.fitness = fitness.copy()
         """(P, W) the `Fitness` of each replica; a replica that comes will be in sync."""
         self.began = fitness
@@ -234,6 +236,26 @@ class Board:
         """Whether the caps no longer allow even the smallest replica."""
         return not self.budget.allows(self.smallest)
 
+    def pay(self, partition: int, here: int, to: int) -> None:
+        """Pay for a replica's copy to a broker; what a plan moves on, or back, has its former copy refunded."""
+        origin: list[int] = self.origin[partition].tolist()
+        copies = int(to not in origin) - int(here != ABSENT and here not in origin)
+        self.budget.spend(copies * float(self.cluster.sizes[partition]), copies)
+
+    def costs(self, partitions: Ints, slots: Ints) -> Flags:
+        """(n,) whether a move of these replicas costs a copy. It costs none where they are only copied elsewhere."""
+        here = self.replicas[partitions, slots]
+        return np.asarray((self.origin[partitions] == here[:, None]).any(axis=1) | (here == ABSENT))
+
+    def affords(self, partitions: Ints, slots: Ints) -> Flags:
+        """(n,) which of these replicas the caps allow to move, each of them alone."""
+        fits = (self.cluster.sizes[partitions] <= self.budget.size) & (self.budget.moves >= 1)
+        return fits if fits.all() else fits | ~self.costs(partitions, slots)
+
+    def affords_one(self, partition: int, slot: int) -> bool:
+        """Whether the caps allow a replica to move."""
+        return bool(self.affords(np.array([partition]), np.array([slot]))[0])
+
     def may_go(self, partitions: Ints, slots: Ints, to: int) -> Flags:
         """Which of these replicas may go to one broker, by racks and scope; `openings` for many at once."""
         rows = self.replicas[partitions]
@@ -267,7 +289,7 @@ class Board:
         return np.asarray(outside @ targets.weight)
 
     def go_home(self, partition: int, slot: int, home: int) -> bool:
-        """Put a replica back where the cluster has it, if racks and hard limits allow, and refund its copy."""
+        """Put a replica back where the cluster has it, if racks and hard limits allow."""
         here, others = self._here_and_others(partition, slot)
         weight = self.weight_of(partition, slot)
         rules = self.targets.rules
@@ -278,14 +300,13 @@ class Board:
             return False
         self.move(partition, slot, home, Why.UNCHANGED)
         self.incoming[[home, here]] -= weight * self.kept
-        self.budget.spend(-2 * float(self.cluster.sizes[partition]), -2)
         return True
 
     def move(self, partition: int, slot: int, to: int, why: Why, resource: Resource | None = None) -> None:
-        """Put a replica on another broker (or on a first one, if the slot was empty), and spend its copy."""
+        """Put a replica on another broker (or on a first one, if the slot was empty), and pay for its copy."""
         here = int(self.replicas[partition, slot])
         weight = self.weight_of(partition, slot)
-        self.budget.spend(float(self.cluster.sizes[partition]))
+        self.pay(partition, here, to)
         self.replicas[partition, slot] = to
         self.why[partition, slot] = why
         self.why_resource[partition, slot] = -1 if resource is None else int(resource)
@@ -333,8 +354,8 @@ class Board:
     def put_back(self, partitions: Ints) -> None:
         """Put partitions back where they began, and refund their copies."""
         for at in partitions.tolist():
-            came = int((~np.isin(self.replicas[at], self.start[at])).sum())
-            self.budget.spend(-came * float(self.cluster.sizes[at]), -came)
+            came, stay = (int((~np.isin(row[at], self.origin[at])).sum()) for row in (self.replicas, self.start))
+            self.budget.spend((stay - came) * float(self.cluster.sizes[at]), stay - came)
             self.replicas[at], self.fitness[at] = self.start[at], self.began[at]
             self.why[at], self.why_resource[at], self.why_order[at] = 0, -1, -1
             self.factors[at] = int((self.start[at] != ABSENT).sum())

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from shunter.core.planning.board import Why
 from shunter.core.planning.bounds import Bound
 from shunter.core.planning.cluster import ABSENT, Resource
-from shunter.core.planning.moves import BalancedPlan
+from shunter.core.planning.moves import BalancedPlan, percent_of
 
 
 class ResourceChange(NamedTuple):
@@ -104,11 +104,6 @@ def summarise(plan: BalancedPlan, bound: Bound | None, joint: Bound | None = Non
         reasons=tuple(reasons.most_common()),
         undone=tuple((left.what, left.why) for left in plan.undone),
     )
-
-
-def percent_of(size: float, total: float) -> float:
-    """A share of all bytes. Where no size is known, nothing is copied: 0."""
-    return 100 * size / total if total > 0 else 0.0
 
 
 def _reason(why: int, resource: int) -> str:

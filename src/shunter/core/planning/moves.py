@@ -140,6 +140,11 @@ class BalancedPlan:
         return ([ids[broker] for broker in row if broker != ABSENT] for row in rows)
 
 
+def percent_of(size: float, total: float) -> float:
+    """A share of all bytes. Where no size is known, nothing is copied: 0."""
+    return 100 * size / total if total > 0 else 0.0
+
+
 Cell = TypeVar("Cell", bound=np.integer[Any])
 
 

@@ -6,23 +6,29 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shunter.core.planning.board import Board, Budget
+from shunter.core.planning.board import Board
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Indexes, Ints, Resource, distinct
 from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
-from shunter.core.planning.moves import BalancedPlan, Undone
+from shunter.core.planning.moves import BalancedPlan, Undone, percent_of
 from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
 from shunter.core.spare_replicas import OFFLINE_FIRST, thinness, told_thin
 from shunter.core.wording import counted, named
 
 _TOLD = 20
+_NOTHING = 1e-9
 _TRIED = 50
 """The most replicas that are tried to find out what holds a broker outside its band."""
 _LED = {Resource.LEADERS, Resource.BYTES_OUT, Resource.LEADER_BYTES_IN}
 """Resources that go with the leader."""
 
 
-def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
-    """Name the brokers outside their band after the plan, and for each the reason that can be shown."""
+def what_is_left(
+    plan: BalancedPlan, board: Board, free: tuple[BalancedPlan, Board] | None = None
+) -> tuple[Undone, ...]:
+    """Name the brokers outside their band after the plan, and for each the reason that can be shown.
+
+    `free` is the plan without caps, if the caps are too small for it.
+    """
     if plan.request.scope not in MEASURED:
         return ()
     goal = plan.targets
@@ -42,12 +48,47 @@ def what_is_left(plan: BalancedPlan, board: Board) -> tuple[Undone, ...]:
                 Undone(
                     f"broker {plan.cluster.brokers[broker]}: {resource.label} {carries} of the mean, "
                     f"{'above' if over else 'below'} {limit}",
-                    _why(plan, board, broker, column, over=over),
+                    _why(*(free or (plan, board)), broker, column, over=over)
+                    if free is None or not _nearer(free[0], plan, broker, column)
+                    else SPENT,
                 )
             )
         if len(brokers) > _TOLD:
             found.append(Undone(f"{counted(len(brokers) - _TOLD, 'more broker')}: {resource.label}", "as above"))
     return tuple(found) + _forced_racks(plan)
+
+
+def _nearer(free: BalancedPlan, plan: BalancedPlan, broker: int, column: int) -> bool:
+    """Whether the plan without caps brings a broker nearer to its band than the plan with caps."""
+    goal = plan.targets
+
+    def outside(made: BalancedPlan) -> float:
+        load = made.after[broker, column] / goal.scale[column]
+        return float(max(load - goal.high[broker, column], goal.low[broker, column] - load, 0.0))
+
+    return outside(free) < outside(plan) - _NOTHING
+
+
+def told_by_cap(plan: BalancedPlan, board: Board, free: BalancedPlan) -> tuple[Undone, ...]:
+    """What a plan with caps leaves undone. What the plan without caps leaves as well has that one's reason.
+
+    Where not even the smallest copy is left of the caps, they are spent. Else it is said what is left and needed.
+    """
+    known, told = dict(free.undone), SPENT
+    if not board.spent():
+        rest: list[str] = []
+        needed: list[str] = []
+        if (most := plan.request.max_moves) is not None:
+            rest.append(f"{most - len(plan.moves)} of {counted(most, 'move')}")
+            needed.append(counted(len(free.moves), "move"))
+        if (percent := plan.request.max_bytes_percent) is not None:
+            rest.append(f"{percent - percent_of(plan.bytes_moved, plan.total_bytes):.2f} of {percent:g} % of all bytes")
+            needed.append(f"{percent_of(free.bytes_moved, plan.total_bytes):.2f} %")
+        without = " and ".join(needed)
+        told = f"the cap leaves {' and '.join(rest)}, too little for what would come next (without a cap: {without})"
+    return tuple(
+        Undone(each.what, known.get(each.what, told) if each.why == SPENT else each.why) for each in plan.undone
+    )
 
 
 def ways_out(cluster: ClusterLoad, left: Ints, scope: Scope) -> Iterator[tuple[Ints, str]]:
@@ -168,8 +209,6 @@ def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bo
     goal, cluster = plan.targets, plan.cluster
     resource = goal.resources[column]
     orders = plan.request.scope is Scope.LEADERS
-    if not orders and goal.movable.any() and (board.spent() or _capped(plan, board.budget)):
-        return SPENT
     held = (plan.replicas == broker) & (plan.replicas != ABSENT)
     weight = goal.every[:, column] + np.where(plan.replicas[:, 0] == broker, goal.leading[:, column], 0)
     for fixed, told in (
@@ -254,9 +293,3 @@ def _why_not_led(plan: BalancedPlan, broker: int, *, over: bool, orders: bool) -
 
 def _followers(plan: BalancedPlan, partition: int) -> list[tuple[int, int]]:
     return [(partition, broker) for broker in plan.replicas[partition, 1:].tolist() if broker != ABSENT]
-
-
-def _capped(plan: BalancedPlan, budget: Budget) -> bool:
-    asked = plan.request.max_bytes_percent
-    nearly_all = asked is not None and budget.size <= 0.02 * asked / 100 * plan.total_bytes
-    return nearly_all or budget.moves < 2

@@ -125,7 +125,7 @@ def _pullable(board: Board, giver: int, broker: int, column: int) -> tuple[Ints,
     partitions, slots = board.held_by(giver)
     weights = board.weights_of(partitions, slots)
     helps = board.fall(giver, -weights) + board.fall(broker, weights) > _LEAST_GAIN
-    helps &= (weights[:, column] > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
+    helps &= (weights[:, column] > 0) & board.affords(partitions, slots)
     partitions, slots, weights = partitions[helps], slots[helps], weights[helps]
     may = board.may_go(partitions, slots, broker)
     return partitions[may], slots[may], weights[may, column]
@@ -155,7 +155,7 @@ def _shed(board: Board, broker: int, column: int, amount: float) -> None:
     anywhere = np.zeros(len(board.violation))
     partitions, slots = board.held_by(broker)
     weight = board.weights_of(partitions, slots)[:, column]
-    some = (weight > 0) & (board.cluster.sizes[partitions] <= board.budget.size)
+    some = (weight > 0) & board.affords(partitions, slots)
     partitions, slots, weight = partitions[some], slots[some], weight[some]
     left = amount
     failures = 0
@@ -190,7 +190,7 @@ def _in_order(board: Board, column: int, partitions: Ints, weight: Floats, amoun
 
 
 def _move_one(board: Board, partition: int, slot: int, broker: int, column: int, opened: Floats, why: Why) -> bool:
-    if not board.budget.allows(float(board.cluster.sizes[partition])):
+    if not board.affords_one(partition, slot):
         return False
     to = _best(board, partition, slot, broker, opened)
     if to >= 0:
@@ -273,9 +273,10 @@ def _best_pair(
             gain[np.broadcast_to(arriving[:, :, 0] > targets.largest[who] + 1e-12, gain.shape)] = -np.inf
     gain[mine[:, None] == other[None, :]] = -np.inf
     cost = sizes[mine][:, None] + sizes[other][None, :]
-    gain[cost > board.budget.size] = -np.inf
-    if board.budget.moves < 2:
-        return None
+    ours_paid, theirs_paid = board.costs(mine, my_slots), board.costs(other, other_slots)
+    paid = (sizes[mine] * ours_paid)[:, None] + (sizes[other] * theirs_paid)[None, :]
+    copies = ours_paid.astype(np.int64)[:, None] + theirs_paid[None, :]
+    gain[(paid > board.budget.size) | (copies > board.budget.moves)] = -np.inf
     # Among swaps that help equally, prefer the one with fewer bytes.
     value = gain - 1e-3 * cost / targets.scale[targets.resources.index(Resource.DISK)] * (gain > 0)
     row, at = np.unravel_index(int(value.argmax()), value.shape)
@@ -334,7 +335,7 @@ def _fair(board: Board, held: Ints) -> Floats:
 
 def _spread_one(board: Board, partition: int, slot: int, topic: int, broker: int, fair: int) -> None:
     held = board.topic_held
-    if held is None or not board.movable[partition] or not board.budget.allows(float(board.cluster.sizes[partition])):
+    if held is None or not board.movable[partition] or not board.affords_one(partition, slot):
         return
     weight = board.weight_of(partition, slot)
     gain = board.gains(weight, board.openings(partition, slot)) + np.where(held[topic] < fair, 0.0, -np.inf)

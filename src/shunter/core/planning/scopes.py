@@ -124,10 +124,25 @@ def _drain(board: Board, brokers: tuple[int, ...], why: Why) -> list[Undone]:
 
 def _give_away(board: Board, partitions: Ints, slots: Ints, why: Why) -> list[Undone]:
     """Give replicas other brokers, as far as the caps and the brokers allow, and name those that stay."""
-    paying, places, paid = _affordable(board, partitions, slots)
-    undone = _staying(board, partitions[~paid], slots[~paid], SPENT)
-    left = place(board, paying, places, _needs(board), must=True, why=why)
-    return undone + [_homeless(board, int(paying[at]), int(board.replicas[paying[at], places[at]])) for at in left]
+    homeless: list[tuple[int, int]] = []
+    while True:
+        paying, places, paid = _affordable(board, partitions, slots)
+        left = place(board, paying, places, _needs(board), must=True, why=why)
+        homeless += zip(paying[left].tolist(), places[left].tolist(), strict=True)
+        partitions, slots = partitions[~paid], slots[~paid]
+        if not len(left) or not len(partitions):
+            break  # Else what found no broker has left its part of the caps to others.
+    opened = np.array(
+        [_has_place(board, *each) for each in zip(partitions.tolist(), slots.tolist(), strict=True)], bool
+    )
+    homeless += zip(partitions[~opened].tolist(), slots[~opened].tolist(), strict=True)
+    undone = _staying(board, partitions[opened], slots[opened], SPENT)
+    return undone + [_homeless(board, at, int(board.replicas[at, slot])) for at, slot in homeless]
+
+
+def _has_place(board: Board, partition: int, slot: int) -> bool:
+    opened = np.isfinite(board.openings(partition, slot))
+    return bool((opened & ~board.too_much(board.weight_of(partition, slot))).any())
 
 
 def _leave_offline(board: Board, request: PlanRequest) -> list[Undone]:

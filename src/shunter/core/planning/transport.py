@@ -321,7 +321,7 @@ def place(
             score[board.too_much(added)] = -np.inf
         best = int(score.argmax())
         fits = score[best] > -np.inf and (must or float(need[best] @ weight) > 0.5 * float(added @ weight))
-        if not fits or not (must or board.budget.allows(float(cluster.sizes[partition]))):
+        if not fits or not (must or board.affords_one(partition, slot)):
             left.append(position)
             continue
         _put(board, need, (partition, slot), best, added, (why, resource))
@@ -339,7 +339,7 @@ def _put(
     board.fitness[partition, slot] = board.fitness_at(partition, to)
     board.why[partition, slot] = reason[0]
     board.why_resource[partition, slot] = int(reason[1])
-    board.budget.spend(float(board.cluster.sizes[partition]))
+    board.pay(partition, here, to)
     need[to] -= added
     if board.limited:
         board.incoming[to] += added

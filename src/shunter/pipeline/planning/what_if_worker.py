@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from shunter.core.planning.explain import percent_of
+from shunter.core.planning.moves import percent_of
 from shunter.core.planning.request import PlanRequest
 from shunter.core.planning.what_if import ClusterChange, answer, fewest_brokers
 from shunter.pipeline.planning.fleet_worker import (

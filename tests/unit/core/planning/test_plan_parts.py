@@ -320,6 +320,29 @@ def test_a_skewed_cluster_with_new_brokers_comes_into_the_band_near_the_bound(se
     assert capped.bytes_moved >= 0.9 * 3 * even, "a cap is used up where there is something to gain"
 
 
+def test_a_cap_that_is_too_small_for_a_swap_says_what_it_leaves() -> None:
+    cluster = cluster_of(["a", "a"], [("t", [0], 70.0), ("t", [0], 50.0), ("t", [1], 45.0), ("t", [1], 35.0)])
+    assert len(plan(cluster, PlanRequest(aims=(Resource.DISK,))).moves) == 2
+    made = plan(cluster, PlanRequest(aims=(Resource.DISK,), max_moves=1))
+    assert len(made.moves) == 0
+    why = "the cap leaves 1 of 1 move, too little for what would come next (without a cap: 2 moves)"
+    assert {each.why for each in made.undone} == {why}
+    made = plan(cluster, PlanRequest(aims=(Resource.DISK,), max_bytes_percent=20))
+    assert {each.why for each in made.undone} == {
+        "the cap leaves 20.00 of 20 % of all bytes, too little for what would come next (without a cap: 42.50 %)"
+    }
+
+
+def test_what_finds_no_broker_uses_up_no_cap() -> None:
+    cluster = cluster_of(["a", "b", "c"], [("t", [0, 1, 2], 1), ("u", [1, 0], 10), ("v", [1], 50)])
+    made = plan(cluster, PlanRequest(scope=Scope.DRAIN, brokers=(1,), max_moves=1))
+    assert [cluster.topics[at] for at in made.moves.partition] == ["u"]
+    assert made.undone == (
+        Undone("1 replica stays on broker 1 (v-0)", "the cap on bytes or moves is spent"),
+        Undone("t-0 stays on broker 1", "every broker has a replica of it"),
+    )
+
+
 def test_no_more_is_moved_than_the_band_asks_for() -> None:
     # Broker 0 is at 115 of a mean of 102.5, and 112.75 is allowed, so moving the small replica is enough.
     rows = [("t", [0], 10.0) for _ in range(11)] + [("t", [0], 5.0)] + [("u", [1], 10.0) for _ in range(9)]

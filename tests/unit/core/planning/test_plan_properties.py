@@ -12,7 +12,7 @@ from shunter.core.planning.bounds import byte_bound, joint_bound
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.explain import broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import PlanRequest, Scope
+from shunter.core.planning.request import SPENT, PlanRequest, Scope
 
 FEW = max(1, settings().max_examples // 3)
 """The number of examples if each one plans twice, or solves a linear programme."""
@@ -84,6 +84,25 @@ def test_caps_hold(cluster: ClusterLoad, percent: float, moves: int) -> None:
     assert_sound(made)
     assert len(made.moves) <= moves
     assert made.bytes_moved <= made.total_bytes * percent / 100 * (1 + 1e-9)
+
+
+@given(clusters(), st.sampled_from((Scope.REBALANCE, Scope.FIX_RACKS, Scope.DRAIN, Scope.FILL)), st.data())
+def test_a_cap_tells_only_where_the_plan_without_it_does_not_fit(
+    cluster: ClusterLoad, scope: Scope, data: st.DataObject
+) -> None:
+    asked = PlanRequest(scope, brokers=(0,) if scope in {Scope.DRAIN, Scope.FILL} else ())
+    free = plan(cluster, asked)
+    moves = data.draw(st.integers(0, len(free.moves) + 1))
+    made = plan(cluster, replace(asked, max_moves=moves))
+    assert len(made.moves) <= moves
+    if moves >= len(free.moves):
+        assert made.replicas.tolist() == free.replicas.tolist()
+        assert (made.undone, made.notes) == (free.undone, free.notes)
+    assert not any("the cap" in each.why for each in free.undone)
+    if any(each.why == SPENT for each in made.undone):
+        assert len(made.moves) == moves
+    percent = 100 * free.bytes_moved / free.total_bytes if free.total_bytes else 0.0
+    assert plan(cluster, replace(asked, max_bytes_percent=percent * (1 + 1e-12))).undone == free.undone
 
 
 @given(clusters(), st.data())
