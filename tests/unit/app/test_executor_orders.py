@@ -28,15 +28,18 @@ from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.model.execution import (
     Command,
     CommandKind,
+    ExecutionClosed,
     ExecutionOptions,
     JournalEntry,
     JournalRecord,
     MoveAccepted,
+    MoveClosed,
     MoveOrder,
     MovePaused,
     ObservedPartition,
     ObservedTopic,
     OngoingReassignment,
+    Outcome,
     PlanAccepted,
     StepAccepted,
     StepBegun,
@@ -130,6 +133,37 @@ async def test_who_is_cancelled_leaves_nothing_at_work(tmp_path: Path) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await driving
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    journal.release()
+    journal.close()
+
+
+async def test_a_new_execution_shows_nothing_of_the_one_that_ended_before(tmp_path: Path) -> None:
+    """An outsider's find: the first line of a demote was "100.0% · 13 done" of the execution before it."""
+    core, clock, journal = Executor(), SystemClock(), SqliteJournal(tmp_path / "moves.journal", "a")
+    journal.acquire(clock.now_ms())
+    records: list[JournalRecord] = [
+        PlanAccepted("p", "c", ExecutionOptions()),
+        MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 1, ()),
+        MoveClosed(T0, Outcome.DONE, "", (2,)),
+        ExecutionClosed(""),
+    ]
+    for number, record in enumerate(records, 1):
+        apply(core.state, JournalEntry(number, 1_000, "test", record))
+    admin = cast("AdminClient", Nobody())
+    driver = ExecutionDriver(core, journal, admin, clock, lambda _notice: None)
+    session = Session(admin, journal, core, driver, tmp_path / "view")
+    assert session.view().counts == {"done": 1}
+    seen: asyncio.Queue[ExecutionView] = asyncio.Queue()
+    plan = SessionStart((MoveOrder(T0, (3,)),))  # The journal was never loaded, so nobody answers.
+    driving: asyncio.Task[Any] = asyncio.create_task(drive(session, plan, on_view=seen.put_nowait))
+    await asyncio.to_thread(wait_until, session.view_path.exists, what="a view for other shells", timeout_s=20)
+    assert seen.empty()
+    core.worked = True
+    async with asyncio.timeout(30):
+        await seen.get()
+    driving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await driving
     journal.release()
     journal.close()
 

@@ -151,13 +151,16 @@ class Session:
         """Hand in an order; answered once it is durable."""
         return await self.driver.command(command)
 
-    async def publish(self, listener: Callable[[ExecutionView], None] | None) -> None:
-        """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically."""
+    async def publish(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool = True) -> None:
+        """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically.
+
+        Without `idle` the listener hears nothing of an execution that had ended before this session.
+        """
         while True:
             began = time.process_time()
             view = self.view()
             text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), "bootstrap": self.bootstrap})
-            if listener is not None:
+            if listener is not None and (idle or self.core.worked):
                 listener(view)
             cost_s = time.process_time() - began
             await asyncio.to_thread(_replace, self.view_path, text)
@@ -361,7 +364,7 @@ async def drive(
     await asyncio.sleep(0)  # The plan or command has to be queued before the core finds that it is idle.
     background = [
         asyncio.create_task(take_orders(session.driver, session.journal, gate)),
-        asyncio.create_task(session.publish(on_view)),
+        asyncio.create_task(session.publish(on_view, idle=forever)),
     ]
     running = asyncio.create_task(session.driver.run(forever=forever))
     leave = leave or asyncio.Event()

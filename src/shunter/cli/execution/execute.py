@@ -213,7 +213,7 @@ class Interruption:
     async def _ask(self) -> None:
         with self._display.quieted():
             view = self._session.view()
-            click.echo(f"\n{told_view(view)}")
+            click.echo(f"\n{told_view(view) if self._session.core.worked else 'nothing of the plan was begun'}")
             click.echo(f"a rollback would copy {told_bytes(view.rollback_bytes)}; ctrl-C again leaves")
             click.echo("[s]top, [r]oll back, [p]ause, [l]eave running, [c]ontinue? ", nl=False)
             answer = await self._line()
