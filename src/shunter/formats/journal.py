@@ -38,6 +38,7 @@ from shunter.model.execution import (
     Outcome,
     PlanAccepted,
     RateObserved,
+    SizeObserved,
     StepAccepted,
     StepBegun,
     StepDropped,
@@ -72,6 +73,7 @@ _KINDS: dict[str, type[Any]] = {
     "bounds-changed": BoundsChanged,
     "command-taken": CommandTaken,
     "rate-observed": RateObserved,
+    "size-observed": SizeObserved,
     "execution-closed": ExecutionClosed,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
@@ -249,6 +251,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "left": _flag,
     "forced": _flag,
     "limited": _flag,
+    "sized": _flag,
     "direction": Direction,
     "sight": CopySight,
     "outcome": Outcome,

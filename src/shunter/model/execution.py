@@ -178,7 +178,7 @@ class PlanAccepted(NamedTuple):
 class MoveAccepted(NamedTuple):
     """One partition's move. `original` keeps its replicas' ORDER from before its first step.
 
-    `size_bytes` is the leader's at acceptance. `adopted`: the move ran already, and the order of `original` is a guess.
+    `size_bytes` is the leader's at acceptance; unless `sized`, it was unknown, and 0 stands here. `adopted`: the move ran already, and the order of `original` is a guess.
     `placing`: brokers that had the replica in another log dir than the plan names, and copy it there. `origins`: the
     log dir of each original replica, where the plan names log dirs and the broker has several; a rollback brings the
     replica back there. `led_by`: who led at acceptance, if the first replica of the target shall lead at the end; None:
@@ -196,6 +196,7 @@ class MoveAccepted(NamedTuple):
     placing: Replicas = ()
     origins: tuple[tuple[BrokerId, str], ...] = ()
     led_by: BrokerId | None = None
+    sized: bool = True
 
 
 class StepBegun(NamedTuple):
@@ -344,6 +345,13 @@ class RateObserved(NamedTuple):
     limited: bool
 
 
+class SizeObserved(NamedTuple):
+    """The size that the leader of a move's partition told, where nobody had told one at acceptance."""
+
+    tp: TopicPartition
+    size_bytes: int
+
+
 class ExecutionClosed(NamedTuple):
     """All moves ended. Throttles that could not be given back stay remembered: they are owed to their brokers."""
 
@@ -370,6 +378,7 @@ JournalRecord: TypeAlias = (
     | BoundsChanged
     | CommandTaken
     | RateObserved
+    | SizeObserved
     | ExecutionClosed
 )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeGuard
 
 from shunter.core.executor.ending import FEWEST_ENDED, Ending, when_it_ends
-from shunter.core.executor.estimates.eta import LEAST_MS, Estimate, bytes_left, placing_left
+from shunter.core.executor.estimates.eta import LEAST_MS, Estimate, bytes_left, placing_left, size_unknown
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.foresight.hold_ups import hold_up
 from shunter.core.executor.orders import rollback_cost
@@ -78,6 +78,8 @@ class ExecutionView:
     """The bytes of all its moves as they were accepted, however they go on or end."""
     added_bytes: int = 0
     """Those of them that came with later plans."""
+    unsized: int = 0
+    """Open moves of which nobody knows yet how many bytes they copy; no sum has them."""
     lower: str = ""
     """Brokers that somebody else's throttle holds below the limit, with its rate; "": none."""
     age_ms: int = 0
@@ -85,13 +87,13 @@ class ExecutionView:
 
     @property
     def share(self) -> float:
-        """How much is done, from 0 to 1: by the bytes of the plan if there are any, else by moves.
+        """How much is done, from 0 to 1: by the bytes of the plan if they are known and not 0, else by moves.
 
         A move that is stopped or rolled back changes what is left and not the base. So the share falls only if a plan is
         added, or if bytes have to be copied again; and it is 1 only if no move is open.
         """
         left, base = self.to_copy
-        if base > 0:
+        if base > 0 and not self.unsized:
             going = any(self.counts.get(state) for state in OPEN_STATES)
             return min(MOST_WHILE_OPEN if going else 1.0, max(0, base - left) / base)
         ended = sum(count for state, count in self.counts.items() if state not in OPEN_STATES)
@@ -146,6 +148,7 @@ def as_its_driver_sees_it(view: ExecutionView, live: ExecutionView) -> Execution
         low_ms=live.low_ms,
         high_ms=live.high_ms,
         held=live.held,
+        unsized=live.unsized,
         lower=live.lower,
         rollback_bytes=live.rollback_bytes,
         brokers_down=live.brokers_down,
@@ -202,6 +205,7 @@ def view_execution(
         cordons={str(broker): plan_id for broker, plan_id in sorted(state.cordoned().items())},
         bounds={name: getattr(state.options, name) for name in BOUNDS},
         plan_bytes=sum(map(_planned, moves)),
+        unsized=sum(size_unknown(state, move) for move in state.open_moves()),
         lower=told_rates(others or {}),
         added_bytes=sum(_planned(move) for move in moves if move.accepted_at_ms > first_ms),
     )

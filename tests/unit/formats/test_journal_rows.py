@@ -45,6 +45,7 @@ from shunter.model.execution import (
     Outcome,
     PlanAccepted,
     RateObserved,
+    SizeObserved,
     StepAccepted,
     StepBegun,
     StepDropped,
@@ -121,6 +122,7 @@ records = st.one_of(
         ),
     ),
     st.builds(RateObserved, st.integers(0, 9), numbers, st.booleans()),
+    st.builds(SizeObserved, partitions, numbers),
     st.builds(ExecutionClosed, texts),
 )
 BROKERS = st.lists(st.integers(0, 9), max_size=3).map(tuple)

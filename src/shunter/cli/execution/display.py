@@ -174,6 +174,7 @@ def told_view(view: ExecutionView) -> str:
     added = f" ({told_bytes(view.added_bytes)} of it by plans that joined)" if view.added_bytes else ""
     left, base = view.to_copy
     copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}"
+    copied += f", and {counted(view.unsized, 'move')} of unknown size" if view.unsized else ""
     parts = [f"{view.share:.1%}", counts, copied]
     if view.age_ms >= OLD_MS:
         at = strftime("%H:%M:%S", localtime((view.at_ms - view.age_ms) / 1000))

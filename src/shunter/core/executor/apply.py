@@ -45,6 +45,7 @@ from shunter.model.execution import (
     MovePaused,
     PlanAccepted,
     RateObserved,
+    SizeObserved,
     StepAccepted,
     StepBegun,
     StepDropped,
@@ -110,6 +111,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         placing=record.placing,
         origins=record.origins,
         led_by=record.led_by,
+        sized=record.sized,
     )
     move.passed.add(frozenset(record.original))
     move.log_dir_status = LogDirStatus(since_ms=entry.at_ms)
@@ -125,6 +127,8 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.asked_before = before.asked_for
         move.asking, move.answered_at_ms, move.begun_within = before.asking, before.answered_at_ms, before.begun_within
         move.log_dir_status = replace(move.log_dir_status, given_up=before.log_dir_status.given_up)
+        if not (record.sized and (record.size_bytes or before.sized)):
+            move.size_bytes, move.sized = before.size_bytes, before.sized
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.
         move.original, move.current = before.original, before.current
@@ -357,6 +361,13 @@ def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
     del rates[:-RATES_KEPT]
 
 
+def _size_observed(state: ExecutorState, entry: JournalEntry) -> None:
+    record = entry.record
+    assert isinstance(record, SizeObserved)
+    move = _move(state, record.tp, entry)
+    move.size_bytes, move.sized = record.size_bytes, True
+
+
 def _execution_closed(state: ExecutorState, entry: JournalEntry) -> None:
     if state.at_work:
         raise InvariantViolation("an execution is closed when all its moves ended", entry=entry)
@@ -383,5 +394,6 @@ _APPLIERS: dict[type, Callable[[ExecutorState, JournalEntry], None]] = {
     BoundsChanged: _bounds_changed,
     CommandTaken: _command_taken,
     RateObserved: _rate_observed,
+    SizeObserved: _size_observed,
     ExecutionClosed: _execution_closed,
 }

@@ -15,6 +15,7 @@ from shunter.core.executor.estimates.eta import (
     estimate,
     estimate_within,
     placing_left,
+    size_unknown,
 )
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.foresight.hold_ups import way_out
@@ -22,6 +23,7 @@ from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import is_down, told_debts
 from shunter.core.executor.waits import ENDLESS
+from shunter.core.wording import counted
 from shunter.model.execution import Direction, ThrottleKey
 
 COUNTED = 200
@@ -75,6 +77,9 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     if all(move.direction is not Direction.FORWARD and not _left(state, meter, move) for move in going):
         # How fast moves ended that copied says nothing about these.
         return Ending(None, "; ".join(told for told in ("nothing is left to copy", held) if told))
+    if unsized := sum(size_unknown(state, move) for move in going):
+        told = f"end unknown: the size of {counted(unsized, 'move')} is not known yet"
+        return Ending(None, "; ".join(filter(None, (told, held))))
     found = _estimate(state, meter, going, now_ms, others)
     counts_bytes = found is not None and found.remaining_bytes > 0
     if counts_bytes and (still_ms := _standing_still_ms(state, meter)) is not None:

@@ -11,6 +11,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.capacity import note_landed
 from shunter.core.executor.decisions import Pass, decide_moves
 from shunter.core.executor.elections import send_elections, take_answer
+from shunter.core.executor.estimates.eta import observe_sizes
 from shunter.core.executor.estimates.rates import Meter, observe_rates
 from shunter.core.executor.judgement import told_refusal
 from shunter.core.executor.log_dirs import decide_log_dirs, due_log_dirs, give_up_copies, note_asked
@@ -450,7 +451,7 @@ class Executor:
         elif not records:
             records = decide_limit(self.state, self.pressure, self._now_ms, out)
             records += decide_throttles(self.state, self.book, wanted, self._now_ms, out)
-            records += observe_rates(self.state, self.meter, self._now_ms)
+            records += observe_rates(self.state, self.meter, self._now_ms) + observe_sizes(self.state)
             throttled = gate(self.state, self.book, wanted, self._now_ms)
             work = Pass(self.state, self._now_ms, out, self._window_open(), throttled, records)
             for move, seen in decide_log_dirs(self.state, out):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from shunter.core.executor.copies import holders, looked_ms
+from shunter.core.executor.estimates.eta import size_unknown
 from shunter.core.executor.ready import Collected, ListReassignments, ObserveLogDirs, ObserveTopics
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, ObservedCluster
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
@@ -217,12 +218,12 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
                 wanted = step.adding
         elif move.waits.kind in (WaitKind.DISK, WaitKind.ROOM):
             # Disks may get room, or the partition may shrink: its leader reports how much is to be copied now.
-            seen = state.cluster.partition(move.tp)
-            leader = () if seen is None or seen.leader < 0 else (seen.leader,)
-            wanted = tuple(dict.fromkeys((*leader, *(broker for broker in move.goal if broker not in move.current))))
+            wanted = (*_leader(state, move), *(broker for broker in move.goal if broker not in move.current))
+        if size_unknown(state, move):
+            wanted = (*_leader(state, move), *wanted)
         if move.names_log_dirs and not move.log_dir_status.done:
-            wanted = tuple(dict.fromkeys((*wanted, *_looked_for(state, move))))
-        for broker in wanted:
+            wanted = (*wanted, *_looked_for(state, move))
+        for broker in dict.fromkeys(wanted):
             if broker in state.cluster.brokers:
                 asked.setdefault(broker, []).append(move.tp)
     if not asked:
@@ -231,6 +232,11 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
         return
     polls.log_dirs_pending_ms = now_ms
     out.reads.append(_log_dirs(asked))
+
+
+def _leader(state: ExecutorState, move: Move) -> tuple[BrokerId, ...]:
+    seen = state.cluster.partition(move.tp)
+    return () if seen is None or seen.leader < 0 else (seen.leader,)
 
 
 def _looked_for(state: ExecutorState, move: Move) -> Iterator[BrokerId]:

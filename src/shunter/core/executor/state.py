@@ -194,6 +194,8 @@ class Move:
     """When its last step ended: a replica that the step copied was not whole before."""
     ended: MoveEnd | None = None
     began_at_ms: int | None = None
+    sized: bool = True
+    """Whether `size_bytes` is known; it is 0 where it is not."""
     placing: Replicas = ()
     """Brokers that copy the partition from one of their log dirs to another."""
     origins: tuple[tuple[BrokerId, str], ...] = ()

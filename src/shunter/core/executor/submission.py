@@ -303,18 +303,20 @@ def _accept(
     one_step: bool,
 ) -> list[JournalRecord]:
     original = seen.replicas if foreign is None else foreign.original
+    size = _size(state, order.tp, seen)
     accepted = MoveAccepted(
         order.tp,
         topic.topic_id,
         original,
         order.target,
         Strategy.ALL_AT_ONCE if one_step else order.strategy or event.options.strategy,
-        _size(state, order.tp, seen),
+        size or 0,
         order.log_dirs,
         adopted=foreign is not None,
         placing=_placing(state, order, original),
         origins=_origins(state, order, original),
         led_by=seen.leader if order.elect else None,
+        sized=size is not None,
     )
     return [accepted, *_adopt(order.tp, foreign)]
 
@@ -359,19 +361,26 @@ def _cancel(
     if foreign is None:
         return f"nothing moves {order.tp}: there is nothing to cancel"
     adopted = MoveAccepted(
-        order.tp, topic.topic_id, foreign.original, foreign.target, event.options.strategy, 0, (), adopted=True
+        order.tp,
+        topic.topic_id,
+        foreign.original,
+        foreign.target,
+        event.options.strategy,
+        0,
+        adopted=True,
+        sized=False,
     )
     return [adopted, *_adopt(order.tp, foreign), DirectionChanged(order.tp, Direction.BACK)]
 
 
-def _size(state: ExecutorState, tp: TopicPartition, seen: ObservedPartition) -> int:
-    """Bytes of the leader's replica; the greatest of the others where the leader's is not known."""
+def _size(state: ExecutorState, tp: TopicPartition, seen: ObservedPartition) -> int | None:
+    """Bytes of the leader's replica; the greatest of the others where the leader's is not known; None: none is."""
     sizes = state.cluster.sizes
     leader = sizes.get((seen.leader, tp))
     if leader is not None:
         return leader.bytes
     others = [size.bytes for broker in seen.replicas if (size := sizes.get((broker, tp))) is not None]
-    return max(others, default=0)
+    return max(others, default=None)
 
 
 def replicas_to_size(state: ExecutorState, event: PlanSubmitted) -> dict[BrokerId, list[TopicPartition]]:

@@ -379,10 +379,14 @@ class LateRig(Rig):
     silent: str | None = None
     """A broker that neither reports its settings nor changes them."""
     topic_shown: ObservedTopic | None = None
+    silent_disks: frozenset[int] = frozenset()
+    """Brokers that do not report their log dirs."""
 
     def _carry_out(self, work: Request | Read) -> ev.Event:
         if isinstance(work, ObserveTopics) and self.topic_shown is not None:
             return ev.TopicsObserved({"t": self.topic_shown}, dict.fromkeys(self.yard.up), 1, self.now_ms)
+        if isinstance(work, ObserveLogDirs):
+            work = ObserveLogDirs(tuple(each for each in work.partitions if each[0] not in self.silent_disks))
         if isinstance(work, ReadSettings) and any(key.name == self.silent for key in work.keys):
             return ev.AdminFailed(0, "settings", "not answered", retriable=True, settings=work.keys)
         if isinstance(work, ReadSettings) and self.shown is not None:

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
-from apache_yard import Rig, Yard
+from apache_yard import SIZE, LateRig, Rig, Yard, until
 
+from shunter.cli.execution.display import told_view
+from shunter.core.executor.apply import apply
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.estimates.eta import estimate
 from shunter.core.executor.estimates.rates import Meter
@@ -15,15 +17,19 @@ from shunter.model.execution import (
     CommandKind,
     Direction,
     ExecutionOptions,
+    JournalEntry,
+    MoveAccepted,
     ObservedPartition,
     ObservedTopic,
     Outcome,
+    PlanAccepted,
     ReplicaSize,
+    SizeObserved,
     ThrottleKey,
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.views.execution import told_eta, view_execution
+from shunter.views.execution import ExecutionView, told_eta, view_execution
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -199,6 +205,42 @@ def test_moves_without_bytes_end_by_their_count() -> None:
     assert found.estimate.low_ms < 10_000 < found.estimate.high_ms
     assert told_eta(view_execution(state, Meter(), None, 10_000)).startswith("ends in 10 s (")
     assert estimate_by_count(state, 50, 2_000) is None, "too early to tell"
+
+
+def test_a_size_that_is_not_known_yet_is_asked_for_counted_and_kept() -> None:
+    """An outsider's find: 5 MB of a broker that was frozen at the plan were left out of all progress."""
+    rig = LateRig(Yard({"t": [(1, 2), (2, 1)]}))
+    rig.silent_disks = frozenset({1})
+    rig.yard.partitions[T0].have[3] = 400
+    rig.submit(("t", 0, (1, 3)), ("t", 1, (2, 3)))
+    until(rig, lambda: len(rig.asked) == 2, 2_000, "no step was asked for")
+    for _ in range(40):
+        until(rig, lambda: not rig.pending, 80, "no end of requests")
+        rig.pass_time(250)
+
+    def view() -> ExecutionView:
+        return view_execution(rig.core.state, rig.core.meter, None, rig.now_ms)
+
+    assert (view().unsized, view().to_copy[1], view().share) == (1, SIZE, 0.0)
+    assert told_eta(view()) == "end unknown: the size of 1 move is not known yet"
+    assert "0.0% · 2 moving · 0 B left of 1.0 kB, and 1 move of unknown size" in told_view(view())
+    rig.silent_disks = frozenset()
+    until(rig, lambda: not view().unsized, 80, "the size was not asked for")
+    assert view().to_copy == (SIZE - 400, 2 * SIZE)
+    rig.start()
+    assert (rig.core.state.moves[T0].size_bytes, rig.core.state.moves[T0].sized) == (SIZE, True), "by the journal"
+
+
+def test_a_plan_anew_does_not_forget_a_size_or_that_it_is_unknown() -> None:
+    state = ExecutorState()
+    accepted = MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 0, sized=False)
+    rebased, sized = accepted._replace(sized=True), SizeObserved(T0, 5)
+    known = [(0, False), (0, False), (5, True), (5, True), (7, True), (0, True)]
+    plans = (accepted, rebased, sized, accepted, accepted._replace(size_bytes=7, sized=True), rebased)
+    for number, record in enumerate((PlanAccepted("p", "c", ExecutionOptions()), *plans), 1):
+        apply(state, JournalEntry(number, 0, "test", record))
+        if number > 1:
+            assert (state.moves[T0].size_bytes, state.moves[T0].sized) == known[number - 2]
 
 
 def test_an_execution_that_only_gives_throttles_back_says_so() -> None:

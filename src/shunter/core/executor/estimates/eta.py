@@ -21,7 +21,7 @@ from shunter.core.executor.estimates.projection import (
 from shunter.core.executor.estimates.rates import Meter, Point, lower_rates, usual_yield
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import WaitKind
-from shunter.model.execution import Direction, ThrottleKey
+from shunter.model.execution import Direction, JournalRecord, SizeObserved, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -103,6 +103,25 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
         if not there and broker not in move.log_dir_status.refused:
             left[broker] = max(0, move.size_bytes - (0 if future is None else future.bytes))
     return left
+
+
+def size_unknown(state: ExecutorState, move: Move) -> bool:
+    """Whether nobody knows how much a move copies: no size was known at acceptance, and its leader has told none."""
+    return not move.sized and bool(bytes_left(move, {}) or placing_left(state, move))
+
+
+def observe_sizes(state: ExecutorState) -> list[JournalRecord]:
+    """Write down the sizes of open moves' partitions that were unknown at acceptance, and that leaders told since."""
+    records: list[JournalRecord] = []
+    for move in state.open_moves():
+        seen = None if move.sized else state.cluster.partition(move.tp)
+        if seen is None or seen.leader not in move.current:
+            continue
+        # A replica that a step copied was not whole before that step ended.
+        whole_since_ms = 0 if seen.leader in move.original else move.stepped_at_ms
+        if state.cluster.sizes_at_ms.get((seen.leader, move.tp), -1) >= whole_since_ms:
+            records.append(SizeObserved(move.tp, state.cluster.sizes[seen.leader, move.tp].bytes))
+    return records
 
 
 def estimate_within(state: ExecutorState, meter: Meter, moves: Iterable[Move]) -> Estimate | None:
