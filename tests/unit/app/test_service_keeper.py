@@ -551,6 +551,8 @@ async def test_moves_of_others_are_shown_as_such_and_waited_for(tmp_path: Path) 
                     OrderRefused, match=r"1 move of other tools was under way .* \(t-0\): `shunter roll"
                 ):
                     await give
+        done = await life.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        assert "are being paused; not those of other tools, 1 when last observed" in done.text
 
 
 async def test_leftover_throttles_are_cleared_while_nothing_moves(tmp_path: Path) -> None:

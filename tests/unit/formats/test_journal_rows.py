@@ -78,7 +78,7 @@ options = st.builds(
     take_over=st.booleans(),
 )
 records = st.one_of(
-    st.builds(PlanAccepted, texts, texts, options),
+    st.builds(PlanAccepted, texts, texts, options, numbers),
     st.builds(
         MoveAccepted,
         partitions,

@@ -566,7 +566,7 @@ class ClusterKeeper(ClusterWords):
         if self.driving is None:
             return "this service does not drive it now"
         reply = await self.driving.command(Command(CommandKind.PAUSE, given_by=f"kill switch of {switch.who}"))
-        return reply.text if reply.accepted else "nothing is being moved"
+        return reply.text if reply.accepted else "no move of this service is open"
 
     def lift(self) -> None:
         """Follow a switch that was lifted: resume its moves now if the cluster is driven, else once it is driven."""

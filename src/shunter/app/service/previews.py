@@ -79,10 +79,15 @@ def preview_of_turn(kind: OrderKind, keeper: ClusterKeeper, command: Command) ->
     return replace(found, text=f"{found.text}. {follows[0].upper()}{follows[1:]}") if follows else found
 
 
+def others_of(keeper: ClusterKeeper, wanted: Collection[str]) -> list[str]:
+    """The partitions among these (none named: all) that other tools moved when last observed."""
+    seen = [each.partition for each in keeper.known.attributed if each.whose == EXTERNAL]
+    return [each for each in seen if not wanted or each in wanted]
+
+
 def told_of_others(keeper: ClusterKeeper, wanted: Collection[str]) -> str:
     """That other tools move these partitions (none named: any), to be put behind "nothing is under way"; "": they don't."""
-    seen = [each.partition for each in keeper.known.attributed if each.whose == EXTERNAL]
-    theirs = [each for each in seen if not wanted or each in wanted]
+    theirs = others_of(keeper, wanted)
     if not theirs:
         return ""
     verb = "was" if len(theirs) == 1 else "were"
@@ -159,6 +164,9 @@ def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence
     driven_here = [each.name for each in keepers if each.driving is not None]
     where = cluster or (", ".join(driven_here) if kept or theirs else "the fleet")
     told = f"{where} is paused: nothing begins, and moves under way are being paused"
+    others = {each.name: len(others_of(each, ())) for each in keepers}
+    if any(others.values()):
+        told += f"; not those of other tools, {sum(others.values()):,} when last observed"
     return _done([told] if driven_here else [], kept, theirs)
 
 

@@ -8,7 +8,7 @@ from apache_yard import SIZE, LateRig, Rig, Yard, until
 from shunter.cli.execution.display import told_view
 from shunter.core.executor.apply import apply
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
-from shunter.core.executor.estimates.eta import estimate
+from shunter.core.executor.estimates.eta import bytes_left, estimate
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.executor.waits import Wait, WaitKind
@@ -229,6 +229,26 @@ def test_a_size_that_is_not_known_yet_is_asked_for_counted_and_kept() -> None:
     assert view().to_copy == (SIZE - 400, 2 * SIZE)
     rig.start()
     assert (rig.core.state.moves[T0].size_bytes, rig.core.state.moves[T0].sized) == (SIZE, True), "by the journal"
+
+
+def test_what_an_earlier_copy_had_does_not_count_for_the_next_one() -> None:
+    """An outsider's find: drain, undo, drain again: 95 % was "done" by replicas that had been dropped since."""
+    state, meter = ExecutorState(running=True), Meter()
+    state.cluster.brokers = dict.fromkeys((1, 2, 3))
+    for begun_at_ms, had in ((1_000, SIZE), (5_000, 10)):
+        move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, SIZE, (), False, 0, current=(1, 2))
+        state.moves[T0] = move
+        assert bytes_left(move, meter.present) == {3: SIZE}, "nothing of it is under way"
+        move.step = CurrentStep(1, (1, 2), (1, 2, 3), "", cancels=False, begun_at_ms=begun_at_ms, accepted=True)
+        state.cluster.sizes[3, T0] = ReplicaSize(had, "/d")
+        meter.sample(state, begun_at_ms + 500, {(3, T0)})
+        assert bytes_left(move, meter.present) == {3: SIZE - had}
+    assert meter.received == {3: SIZE + 10}
+    # A step that takes another one's place goes on with its copy.
+    move.step = CurrentStep(2, (1, 2), (1, 3), "", cancels=False, begun_at_ms=7_000, redirected_from=((1, 2, 3),))
+    state.cluster.sizes[3, T0] = ReplicaSize(20, "/d")
+    meter.sample(state, 7_500, {(3, T0)})
+    assert meter.received == {3: SIZE + 20}
 
 
 def test_a_plan_anew_does_not_forget_a_size_or_that_it_is_unknown() -> None:

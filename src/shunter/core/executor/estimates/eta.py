@@ -80,13 +80,15 @@ class Estimate(NamedTuple):
 
 
 def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[BrokerId, int]:
-    """Bytes that a move's brokers have still to receive, by broker; `sizes`: bytes that they have already."""
+    """Bytes that a move's brokers have still to receive, by broker; `sizes`: bytes that copies under way have already."""
     if not move.open or move.direction is Direction.STOP:
         return {}
     left: dict[BrokerId, int] = {}
     for broker in move.goal:
         if broker not in move.current:
-            left[broker] = max(0, move.size_bytes - sizes.get((broker, move.tp), 0))
+            # What a broker had of a replica that was dropped since is gone.
+            there = sizes.get((broker, move.tp), 0) if broker in move.copying else 0
+            left[broker] = max(0, move.size_bytes - there)
     return left
 
 

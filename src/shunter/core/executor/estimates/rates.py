@@ -71,6 +71,11 @@ class Meter:
     present: dict[tuple[BrokerId, TopicPartition], int] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], int]
     )
+    """The most bytes that each copy under way was seen to have."""
+    begun_at_ms: dict[tuple[BrokerId, TopicPartition], int] = field(
+        default_factory=dict[tuple[BrokerId, TopicPartition], int]
+    )
+    """When the step began that each of these copies belongs to."""
     origin: Point | None = None
     """The point before the first sample: when the first step began, or the last sample under another throttle."""
     work_ms: float = 0.0
@@ -140,11 +145,17 @@ class Meter:
         """Count new bytes; returns the copies that ran since the last sample, and when the first of them began."""
         copying: Counter[Pair] = Counter()
         since: list[int] = []
+        under_way = {(broker, move.tp) for move in state.stepping() for broker in move.copying}
+        self.present = {key: had for key, had in self.present.items() if key in under_way}
         for move in state.stepping():
             assert move.step is not None
             partition = state.cluster.partition(move.tp)
             for broker in move.step.adding:
                 key = (broker, move.tp)
+                if self.begun_at_ms.get(key) != move.step.begun_at_ms:
+                    self.begun_at_ms[key] = move.step.begun_at_ms
+                    if not any(broker in after for after in move.step.redirected_from):
+                        self.present.pop(key, None)  # It is copied anew.
                 if key not in seen:
                     continue
                 before, now = self.present.get(key, 0), state.cluster.sizes[key].bytes
