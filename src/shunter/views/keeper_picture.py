@@ -436,7 +436,8 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
             state=row.state,
             direction=row.direction,
             original=row.original,
-            replicas=row.current,
+            # A replica that a step copies is one, as the cluster lists it.
+            replicas=tuple(dict.fromkeys((*row.current, *(row.step or ())))),
             isr=isr.get(row.partition, ()) if row.state in OPEN_STATES else (),
             target=row.target,
             step=row.step,

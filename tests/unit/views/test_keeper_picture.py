@@ -44,6 +44,14 @@ def test_of_a_move_that_has_ended_it_is_not_said_who_is_in_sync() -> None:
     assert (ended.state, ended.replicas, ended.isr) == ("done", (3, 4, 2), ())
 
 
+def test_a_replica_that_is_being_copied_is_one_of_the_replicas() -> None:
+    """An outsider's find: beside its copy's bytes the page said of the replica that it "will come"."""
+    rows = (row("moving", "forward", (0, 1, 2), (0, 1, 2, 3)), row("pending", "forward", (0, 1, 2)))
+    execution = ExecutionView(1, "c", "p", True, None, {}, 0, 0, None, None, None, None, "", 0, (), 0, 0, "", rows)
+    copies, waits = view_moves(execution, {}, (), ClusterFacts("lab", 0)).moves
+    assert (copies.replicas, waits.replicas) == ((0, 1, 2, 3), (0, 1, 2))
+
+
 def test_the_whole_has_no_end_while_a_move_is_stuck() -> None:
     going = ExecutionView(1, "c", "p", True, None, {}, 100, 50, 0.0, 18_000, 13_000, 22_000, "", 0, (), 0, 0, "", ())
     page, facts = KeptClusterView(0, FleetRow("lab", "", unseen("lab"))), ClusterFacts("lab", 0)
