@@ -61,8 +61,8 @@ class Known:
     """Since when this service drives the cluster; None: it does not."""
     undriven_ms: int | None = None
     """Since when it is not known who drives; None: it is known."""
-    told_why: str = ""
-    """The last reason that was told for that."""
+    told_undriven: bool = False
+    """People were told that."""
     reach: Reach = Reach.UNSEEN
     reach_why: str = ""
     silent_since_ms: int = 0
@@ -88,6 +88,7 @@ class Known:
     def driven(self, former: str, now_ms: int) -> str:
         """Note that this service drives the cluster; returns that in a sentence. `former`: who drove it before."""
         self.held_by, self.idle_why, self.unanswered, self.drives_since_ms = "", "", False, now_ms
+        self.undriven_ms, self.told_undriven = None, False
         return f"{self.me} drives {self.name}" + (f"; before, {former} did" if former else "")
 
     def left(self, holder: str, why: str, now_ms: int) -> tuple[str, int | None]:
@@ -96,7 +97,7 @@ class Known:
         Returns what is new about who drives, in a sentence, and since when this service drove until now.
         """
         if holder or not why:
-            self.undriven_ms, self.told_why = None, ""
+            self.undriven_ms, self.told_undriven = None, False
             self.held_at_ms = now_ms
         elif self.undriven_ms is None:
             self.undriven_ms = now_ms
@@ -112,10 +113,11 @@ class Known:
         return (f"{holder} drives {self.name}; {self.me} stands by" if holder not in ("", before) else ""), None
 
     def undriven(self, now_ms: int) -> str:
-        """Why nobody has driven the cluster for a while, as far as is known, if that is new; "": it is not."""
-        if self.undriven_ms is None or self._is_unsure(now_ms) or self.idle_why == self.told_why:
+        """Why nobody has driven the cluster for a while, as far as is known, once; "": it is not so, or was told."""
+        # The reason may change with each attempt, by the broker that is asked: people are told once that there is one.
+        if self.undriven_ms is None or self._is_unsure(now_ms) or self.told_undriven:
             return ""
-        self.told_why = self.idle_why
+        self.told_undriven = True
         return f"nothing can be carried out in {self.name}: {self.idle_why}"
 
     def _is_unsure(self, now_ms: int) -> bool:

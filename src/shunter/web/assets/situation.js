@@ -8,7 +8,7 @@ export const KIND = { critical: "bad", warning: "watch", unknown: "still", note:
 const ORDER = Object.keys(KIND);
 export const rank = (situation) => ORDER.indexOf(situation.severity);
 
-export const Headline = ({ situation: { severity, headline } }) => html`<${Chip} kind=${KIND[severity]} title=${severity}><${Said} text=${headline} /></${Chip}>`;
+export const Headline = ({ situation: { severity, headline } }) => html`<${Chip} kind=${KIND[severity]} title=${severity}><em><${Said} text=${headline} /></em></${Chip}>`;
 
 // Whether an order would be carried out now: the properties of its button. `partly`: some moves may still refuse it.
 export function taken(verb, situation, who, role = "operate") {
