@@ -25,7 +25,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lab.testbed.process_figures import cpu_seconds, peak_mib
+from shunter.app.pipeline.delta_jars import delta_jars
 from shunter.app.pipeline.stages import model
+from shunter.drivers.host.cache import cache_folder
 from shunter.pipeline.ingest.batches import IngestOptions, ingest_files
 from shunter.pipeline.lake.schemas import LOAD_MODEL
 from shunter.pipeline.lake.tables import Lake
@@ -59,6 +61,7 @@ def main() -> None:
             name="pipeline-scale",
             master=f"local[{arguments.cores}]",
             memory=arguments.memory,
+            jars=delta_jars(cache_folder()),
             conf={
                 "spark.local.dir": str(folder),
                 "spark.log.level": "ERROR",

@@ -16,8 +16,8 @@ from threading import Event
 from typing import Any
 
 import orjson
+from deltalake import DeltaTable
 from kafka import KafkaAdminClient
-from pyarrow import dataset
 
 from lab.demo.account import ProvedOrNot, Screen, SequelAccount
 from lab.demo.proof import check_records
@@ -157,7 +157,7 @@ def _accounted(folder: Path) -> dict[str, Any]:
     table = folder / "lake" / "account_plans"
     if not table.exists():
         return {}
-    rows = dataset.dataset(table, format="parquet", partitioning="hive").to_table().to_pylist()
+    rows = DeltaTable(table).to_pyarrow_table().to_pylist()
     return rows[0] if len(rows) == 1 else {}
 
 

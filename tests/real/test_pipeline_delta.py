@@ -1,4 +1,4 @@
-"""The lake in Delta's format: Delta's jars are fetched like Kafka's, and the same commands give the same rows."""
+"""The commands by themselves: Delta's jars are fetched once, and a batch that is given again changes nothing."""
 
 from __future__ import annotations
 
@@ -38,38 +38,6 @@ CONF = {
     "spark.driver.extraJavaOptions": QUICK_SPARK,
 }
 
-# The table as an older version left it: without the column `joint_bound_percent`, which the next plan adds.
-OLDER = """
-import json, sys
-from pyspark.sql import functions as F
-from shunter.app.pipeline.stages import PipelineSettings, spark_session
-from shunter.pipeline.lake.account_schemas import PLANS
-
-settings = PipelineSettings(sys.argv[1], "delta", "local[1]", "512m", json.loads(sys.argv[2]))
-names = [name for name in PLANS.columns if name != "joint_bound_percent"]
-
-def rows(spark, plan_id, columns):
-    types = {field.name: field.dataType for field in PLANS.schema}
-    one = spark.range(1).select(*(F.lit(None).cast(types[name]).alias(name) for name in columns))
-    return one.withColumns({"cluster_id": F.lit("yard"), "plan_id": F.lit(plan_id), "bytes_percent": F.lit(7.5)})
-
-with spark_session(settings) as spark:
-    lake = settings.lake
-    old = rows(spark, "1-old", names).write.format("delta").partitionBy(*PLANS.partitions)
-    old.save(lake.path(PLANS))
-    before = [tuple(row) for row in lake.read(spark, PLANS).select("plan_id", "joint_bound_percent").collect()]
-    lake.write(rows(spark, "2-new", PLANS.columns).withColumn("joint_bound_percent", F.lit(3.5)), PLANS)
-    after = lake.read(spark, PLANS).select("plan_id", "joint_bound_percent").orderBy("plan_id")
-    print(json.dumps([before, [tuple(row) for row in after.collect()]]))
-"""
-
-
-def test_a_table_of_an_older_version_is_read_and_written_on(work_dir: Path) -> None:
-    command = [sys.executable, "-c", OLDER, str(work_dir / "older"), json.dumps(CONF)]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr[-4000:]
-    assert json.loads(ended.stdout) == [[["1-old", None]], [["1-old", None], ["2-new", 3.5]]]
-
 
 def test_two_batches_one_again_and_a_model(work_dir: Path) -> None:
     def pipeline(*arguments: str) -> str:
@@ -81,8 +49,6 @@ def test_two_batches_one_again_and_a_model(work_dir: Path) -> None:
             "pipeline",
             "--root",
             str(work_dir / "lake"),
-            "--table-format",
-            "delta",
         ]
         command += ["--master", "local[2]", "--memory", "512m", *settings, *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -96,5 +62,5 @@ def test_two_batches_one_again_and_a_model(work_dir: Path) -> None:
     assert "5 rows taken, 5 put aside" in told
     assert "already_ingested: 5" in told
     assert (work_dir / "lake" / "samples" / "_delta_log").is_dir()
-    assert "all rows are in batch compact-" in pipeline("compact")
+    assert "rolled up by commit compact-" in pipeline("compact")
     assert "5 replicas, 5 with rates" in pipeline("model")

@@ -17,7 +17,7 @@ from lab.testbed.java import QUICK_SPARK
 from lab.testbed.kraft import KRaftCluster
 from shunter.formats.inventory_files import decode_inventory
 
-dataset = pytest.importorskip("pyarrow.dataset")
+DeltaTable = pytest.importorskip("deltalake").DeltaTable
 
 # Long: with these 65 s Spark's share of the default run would exceed four minutes. `./demo` shows the command, too.
 pytestmark = [pytest.mark.kraft, pytest.mark.long, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -51,7 +51,7 @@ class Traffic:
 
 
 def rows_of(folder: Path, table: str) -> list[dict]:
-    return dataset.dataset(folder / "lake" / table, format="parquet", partitioning="hive").to_table().to_pylist()
+    return DeltaTable(folder / "lake" / table).to_pyarrow_table().to_pylist()
 
 
 def test_from_a_live_cluster_to_its_report(work_dir: Path) -> None:

@@ -18,6 +18,8 @@ def spark(tmp_path_factory):
     from pyspark import SparkContext
 
     from lab.testbed.java import QUICK_SPARK
+    from shunter.app.pipeline.delta_jars import delta_jars
+    from shunter.drivers.host.cache import cache_folder
     from shunter.pipeline.session import SessionSettings, open_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -30,6 +32,7 @@ def spark(tmp_path_factory):
         master="local[2]",
         memory="1g",
         shuffle_partitions=2,
+        jars=delta_jars(cache_folder()),
         conf={
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),

@@ -23,7 +23,7 @@ from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, model, plan
 from shunter.app.pipeline.stages import ingest as ingest_stage
 from shunter.pipeline.ingest.rollup import compact, roll_up_days
 from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
-from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch, merge_batches
+from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch
 from shunter.pipeline.lake.schemas import BROKER_SAMPLES, BROKERS, HOURLY, LOAD_MODEL, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.planning.fleet import PEAKS, fleet_rows
@@ -100,8 +100,7 @@ class Runner:
         keep_from = LAST if op.kind == "retain" else None
         if state.live:
             roll_up_days(self.spark, self.lake, state, new_only=True)
-        for of_snapshots in (False, True):
-            compact(self.spark, self.lake, now=NOW, of_snapshots=of_snapshots, keep_from=keep_from, rolled_up=state)
+        compact(self.spark, self.lake, now=NOW, keep_from=keep_from, rolled_up=state)
 
     def save(self, kind, name, content):
         path = self.folder / name
@@ -128,7 +127,8 @@ class Runner:
             rows = [(value, f"t-0@{number}") for value in values]
             records = self.spark.createDataFrame(rows, "value string, file string")
             commit = ingest_batch(self.spark, lake, records, query, number, options, NOW)
-            merge_batches(self.spark, self.lake, query, NOW, fan_in=2)
+            if number % 2:
+                self.lake.optimize(self.spark)
             taken += 0 if commit is None else commit.good
         return taken
 

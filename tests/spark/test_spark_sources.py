@@ -3,7 +3,7 @@
 import json
 import re
 import struct
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from pyspark.sql import functions as F
@@ -13,9 +13,8 @@ from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartiti
 from shunter.pipeline.ingest.batches import IngestOptions
 from shunter.pipeline.ingest.broker_batch import cruise_control_reader, ingest_with_brokers
 from shunter.pipeline.ingest.broker_check import broker_loads, doubts
-from shunter.pipeline.ingest.rollup import compact
 from shunter.pipeline.ingest.snapshot_batch import ingest_snapshots, latest_snapshot
-from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch, merge_batches
+from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch
 from shunter.pipeline.lake.schemas import BROKER_SAMPLES, BROKERS, REJECTS, REPLICAS, SAMPLES
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.prometheus import read_prometheus
@@ -337,13 +336,8 @@ def test_a_streams_batches_repeat_harmlessly_and_put_late_rows_aside(spark, lake
     assert batch(0, second) is None
     assert lake.read(spark, SAMPLES).count() == 4
     assert len(lake.live(spark)) == 2
-    # Small batches are merged and then deleted, so that the cost of a batch does not grow with the batches before it.
-    assert merge_batches(spark, lake, "q1", now, fan_in=3) is None
-    merged = merge_batches(spark, lake, "q1", now, fan_in=2)
-    assert (merged.good, merged.rejected, merged.level, len(lake.live(spark))) == (4, 3, 1, 1)
-    lake.clean(spark, now, older_than=timedelta(0))
-    assert (lake.read(spark, SAMPLES).count(), len(lake.commits(spark))) == (4, 1)
-    assert batch(1, second) is None, "which batches it holds is still known"
+    lake.optimize(spark)
+    assert batch(1, second) is None
     assert dict(batch(2, [record(30, partition=5), record(123)]).rules) == {"late": 1}
     # A checkpoint was lost: the same records under another query are recognized from the table.
     again = spark.createDataFrame([(record(120), "samples-0@0")], "value string, file string")
@@ -410,8 +404,3 @@ def test_cruise_control_of_partitions_and_of_brokers(spark, lake, now, tmp_path)
         "its processors are 90% busy (95th percentile)",
         "its request handlers are 10% idle (5th percentile)",
     ]
-
-    # One batch instead of two: the rows of brokers are merged too.
-    compact(spark, lake, now=now)
-    assert lake.clean(spark, now, older_than=timedelta(0)).replaced == 2
-    assert (lake.read(spark, BROKER_SAMPLES).count(), lake.read(spark, SAMPLES).count()) == (2, 2)

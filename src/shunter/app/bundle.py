@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
+from shunter.app.pipeline.delta_jars import delta_jars
 from shunter.core.wording import counted
 from shunter.errors import DriverError, SettingsError
-from shunter.pipeline.session import DELTA, KAFKA_SOURCE, SessionSettings, open_session
+from shunter.pipeline.session import KAFKA_SOURCE, SessionSettings, open_session
 
 BUILD_SECONDS = 1_800.0
 SHA256SUMS = "SHA256SUMS"
@@ -65,7 +66,8 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
         )
     (out / "requirements.txt").write_text(requirements)
     progress("fetching Spark's connectors to Kafka and Delta")
-    settings = SessionSettings(master="local[1]", packages=(KAFKA_SOURCE, DELTA), ivy_cache=(cache / "ivy").absolute())
+    settings = SessionSettings(master="local[1]", packages=(KAFKA_SOURCE,), ivy_cache=(cache / "ivy").absolute())
+    delta_jars(cache)
     open_session(settings).stop()
     for left in ("locks", "fetching"):
         shutil.rmtree(cache / left, ignore_errors=True)

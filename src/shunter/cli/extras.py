@@ -10,6 +10,7 @@ _OF_VERBS = {
     "why": "controller",
 }
 _PACKAGES = {
+    "deltalake",
     "fastapi",
     "jwt",
     "pandas",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,24 +16,21 @@ _MINOR = ".".join(__version__.split(".")[:2])
 KAFKA_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_SOURCES.get(_MINOR, '4.2.0')}"
 """Spark's own Kafka source, for the Spark that is installed."""
 
-DELTA = f"io.delta:delta-spark_{_MINOR}_2.13:4.4.0"
-DELTA_CONF = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
-
 FIXED = {
     # Times are UTC everywhere; a session in local time would shift every partition folder.
     "spark.sql.session.timeZone": "UTC",
-    # A batch replaces exactly the folders that it writes: that is what makes running it again harmless.
-    "spark.sql.sources.partitionOverwriteMode": "dynamic",
     # collect_list per replica holds a few thousand numbers; Spark's fallback to sorting at 128 keys costs twice the time.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     # Several folders are written side by side; else every task sorts its rows again by folder.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.compression.codec": "zstd",
-    # Spark's own streaming sink never writes to the lake's tables: don't look for its log, nor warn that it is missing.
-    "spark.sql.streaming.fileStreamSink.ignoreMetadata": "true",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+ON_THIS_MACHINE = {
+    # Delta's own work on a table's log is small here. By default it is cut into 50 tasks, and that of VACUUM into 10,000.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
 }
 
 # By default the JVM does not compile methods of more than 8,000 bytes. The method that Spark generates for judging rows
@@ -54,12 +53,13 @@ class SessionSettings:
     shuffle_partitions: int | None = None
     ivy_cache: Path | None = None
     packages: tuple[str, ...] = ()
+    jars: tuple[Path, ...] = ()
     web_page: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Open (or join) the session. `settings.conf` overrides all choices but UTC and how folders are replaced."""
+    """Open (or join) the session. `settings.conf` overrides all choices but UTC."""
     builder = SparkSession.builder.appName(settings.name)
     if settings.master is not None:
         builder = builder.master(settings.master)
@@ -80,9 +80,18 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
         chosen["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     if settings.packages:
         chosen["spark.jars.packages"] = ",".join(settings.packages)
+    if settings.jars:
+        chosen["spark.jars"] = ",".join(str(jar) for jar in settings.jars)
     if settings.ivy_cache is not None:
         chosen["spark.jars.ivy"] = str(settings.ivy_cache)
-    if settings.master is not None and settings.master.startswith("local"):
+    local = re.fullmatch(r"local(?:\[(\d+|\*)[^\]]*\])?", settings.master or "")
+    if local is not None:
+        cores = {None: 1, "*": os.cpu_count() or 1}.get(local[1]) or int(local[1])
+        chosen = {
+            **chosen,
+            **ON_THIS_MACHINE,
+            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or cores),
+        }
         # Hadoop sets file modes itself and ignores the process's umask. On a cluster the modes are the cluster's
         # choice.
         chosen["spark.hadoop.fs.permissions.umask-mode"] = "077"
@@ -94,5 +103,4 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
     chosen[JAVA_OPTIONS] = quiet + java
     chosen["spark.sql.session.timeZone"] = FIXED["spark.sql.session.timeZone"]
-    chosen["spark.sql.sources.partitionOverwriteMode"] = FIXED["spark.sql.sources.partitionOverwriteMode"]
     return chosen

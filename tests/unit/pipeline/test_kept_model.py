@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from deltalake import write_deltalake
 
 from shunter.errors import FormatError
 from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
@@ -29,9 +28,8 @@ def modelled(
     }  # fmt: skip
 
 
-def keep(root: Path, table: str, rows: list[dict[str, Any]], name: str = "part-0.parquet") -> Path:
-    folder = root / table / "cluster_id=c%2F1"
-    folder.mkdir(parents=True, exist_ok=True)
+def keep(root: Path, table: str, rows: list[dict[str, Any]]) -> None:
+    """Replace the cluster's rows, beside another cluster's."""
     schema = None
     if table == "load_model":
         kinds = pa.timestamp("us", tz="UTC"), pa.float64()
@@ -39,8 +37,11 @@ def keep(root: Path, table: str, rows: list[dict[str, Any]], name: str = "part-0
             [("topic_id", pa.string()), ("partition", pa.int32()), ("role", pa.string()), ("windows", pa.int64()),
              ("covered_seconds", pa.int64()), ("last_window", kinds[0]), ("bytes_in_p95", kinds[1]), ("bytes_out_p95", kinds[1])]
         )  # fmt: skip
-    parquet.write_table(pa.Table.from_pylist(rows, schema=schema), folder / name)
-    return folder / name
+    data = pa.Table.from_pylist(rows, schema=schema)
+    for cluster in ("c/1", "other"):
+        of_it = data.append_column("cluster_id", pa.array([cluster] * len(data), pa.string()))
+        where = None if not (root / table).exists() else f"cluster_id = '{cluster}'"
+        write_deltalake(root / table, of_it, partition_by=["cluster_id"], mode="overwrite", predicate=where)
 
 
 def test_a_leader_knows_better_than_a_follower_and_nothing_hides_what_is_known(tmp_path: Path) -> None:
@@ -82,26 +83,30 @@ def test_a_leader_knows_better_than_a_follower_and_nothing_hides_what_is_known(t
     assert KeptModels(tmp_path).of("another") == LoadModel()
 
 
-def test_it_is_read_again_only_after_it_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_read_again_only_after_it_changed(tmp_path: Path) -> None:
     models = KeptModels(tmp_path)
     assert models.of("c/1") == LoadModel()
-    path = keep(tmp_path, "load_model", [modelled(0, "leader", 5.0, 7.0)])
+    keep(tmp_path, "load_model", [modelled(0, "leader", 5.0, 7.0)])
     first = models.of("c/1")
     assert first.rates[("id", 0)].bytes_in == 5.0
     assert models.of("c/1") is first
     keep(tmp_path, "load_model", [modelled(0, "leader", 6.0, 7.0)])
-    os.utime(path, (1, 1))
     assert models.of("c/1").rates[("id", 0)].bytes_in == 6.0
 
 
 def test_what_can_not_be_read_is_told(tmp_path: Path) -> None:
-    path = keep(tmp_path, "load_model", [modelled(0, "leader", 5.0, 7.0)])
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(FormatError, match=r"cluster_id=c%2F1: can't be read"):
+    keep(tmp_path, "load_model", [modelled(0, "leader", 5.0, 7.0)])
+    for path in (tmp_path / "load_model").glob("*/*.parquet"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(FormatError, match=r"load_model: can't be read"):
         KeptModels(tmp_path).of("c/1")
-    parquet.write_table(pa.table({"topic_id": ["id"]}), path)
-    with pytest.raises(FormatError, match=r"has no column partition: make the model anew"):
-        KeptModels(tmp_path).of("c/1")
-    (tmp_path / "load_model" / "_delta_log").mkdir()
-    with pytest.raises(FormatError, match="is a Delta table"):
-        KeptModels(tmp_path).of("c/1")
+    other = tmp_path / "other"
+    write_deltalake(
+        other / "load_model", pa.table({"cluster_id": ["c/1"], "topic_id": ["id"]}), partition_by=["cluster_id"]
+    )
+    with pytest.raises(FormatError, match=r"has no column partition: make it anew"):
+        KeptModels(other).of("c/1")
+    (other / "processor_model" / "_delta_log").mkdir(parents=True)
+    (other / "processor_model" / "_delta_log" / "00000000000000000000.json").write_text("no log")
+    with pytest.raises(FormatError, match="processor_model: can't be read"):
+        KeptModels(other).of("c/1")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from datetime import date, datetime
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from deltalake import write_deltalake
 
 from shunter.errors import FormatError
 from shunter.pipeline.lake import kept_reports
@@ -19,11 +18,11 @@ from shunter.views.reports import ReportColumn, ReportPage
 CLUSTER = "c/1"
 
 
-def keep(root: Path, table: str, columns: dict[str, list[object]], below: str = "") -> Path:
-    folder = root / table / "cluster_id=c%2F1" / below
-    folder.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(pa.table(columns), folder / "part-0.parquet")
-    return folder / "part-0.parquet"
+def keep(root: Path, table: str, columns: dict[str, list[object]]) -> Path:
+    rows = len(next(iter(columns.values())))
+    data = pa.table(columns | {"cluster_id": [CLUSTER] * rows})
+    write_deltalake(root / table, data, partition_by=["cluster_id"], mode="overwrite")
+    return root / table
 
 
 def page(root: Path, name: str, search: str = "", offset: int = 0, limit: int = 100) -> ReportPage:
@@ -47,7 +46,6 @@ def test_what_was_not_made_is_told_so(tmp_path: Path) -> None:
 
 def test_rows_are_sorted_searched_and_cut(tmp_path: Path) -> None:
     columns: dict[str, list[object]] = {
-        "cluster_id": ["c"] * 3,
         "kind": ["topic", "broker", "topic"],
         "name": ["Orders", "3", "audit"],
         "size_bytes": [5, 7, 9],
@@ -70,34 +68,36 @@ def test_values_are_such_that_json_can_hold_them(tmp_path: Path) -> None:
         "partitions": [1],
         "rates_until": [moment],
         "coverage": [float("nan")],
+        "date": [date(2026, 11, 22)],
         "examples": [["a", "b"]],
     }
-    keep(tmp_path, "data_quality", columns, "date=2026-11-22")
+    keep(tmp_path, "data_quality", columns)
     (row,) = page(tmp_path, "data_quality").rows
-    assert row == (1, "2026-11-23T04:05:06Z", None, "['a', 'b']", "2026-11-22"), "the folder's day is a column"
+    assert row == (1, "2026-11-23T04:05:06Z", None, "2026-11-22", "['a', 'b']")
 
 
 def test_a_table_that_changed_is_read_again(tmp_path: Path) -> None:
     reports = KeptReports(tmp_path)
-    path = keep(tmp_path, "anomalies", {"kind": ["grows"], "name": ["a"], "date": [date(2026, 1, 1)]})
+    keep(tmp_path, "anomalies", {"kind": ["grows"], "name": ["a"], "date": [date(2026, 1, 1)]})
     first = reports.page("anomalies", CLUSTER, "", 0, 10)
     assert first is reports.page("anomalies", CLUSTER, "", 0, 10) or first == reports.page(
         "anomalies", CLUSTER, "", 0, 1
     )
     keep(tmp_path, "anomalies", {"kind": ["grows"] * 2, "name": ["a", "b"], "date": [date(2026, 1, 1)] * 2})
-    os.utime(path, ns=(1, 1))
     again = reports.page("anomalies", CLUSTER, "", 0, 10)
     assert (first and first.found, again and again.found) == (1, 2)
 
 
 def test_what_cant_be_read_is_told_and_hides_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep(tmp_path, "anomalies", {"kind": ["grows"], "name": ["a"], "date": [date(2026, 1, 1)]})
-    keep(tmp_path, "runway", {"kind": ["topic"], "name": ["a"]}).write_bytes(b"PAR1 and nothing more")
+    for path in keep(tmp_path, "runway", {"kind": ["topic"], "name": ["a"]}).glob("*/*.parquet"):
+        path.write_bytes(b"PAR1 and nothing more")
     (tmp_path / "showback" / "_delta_log").mkdir(parents=True)
+    (tmp_path / "showback" / "_delta_log" / "00000000000000000000.json").write_text("no log")
     gists = {each.name: each for each in KeptReports(tmp_path).gists(CLUSTER)}
     assert gists["anomalies"].rows == 1
     assert "can't be read" in gists["runway"].trouble
-    assert "is a Delta table" in gists["showback"].trouble
+    assert "can't be read" in gists["showback"].trouble
     with pytest.raises(FormatError, match="can't be read"):
         page(tmp_path, "runway")
     keep(tmp_path, "load_model", {"basis": ["rates"]})

@@ -17,3 +17,11 @@ def test_what_is_asked_for_wins_but_for_utc():
     chosen = spark_settings(SessionSettings(master="spark://yard:7077", conf=conf))
     assert chosen[JAVA_OPTIONS].endswith(" -Xss4m")
     assert (chosen[LIMIT], chosen["spark.sql.session.timeZone"]) == ("1", "UTC")
+
+
+def test_on_this_machine_small_work_is_cut_into_few_tasks():
+    here, elsewhere = (spark_settings(SessionSettings(master=master)) for master in ("local[3]", "spark://yard:7077"))
+    assert here["spark.sql.shuffle.partitions"] == "3"
+    assert here["spark.databricks.delta.snapshotPartitions"] == "1"
+    assert spark_settings(SessionSettings(master="local"))["spark.sql.shuffle.partitions"] == "1"
+    assert "spark.sql.shuffle.partitions" not in elsewhere

@@ -15,7 +15,6 @@ import orjson
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline.stages import deriving
 from shunter.errors import DriverError, FormatError
 from shunter.pipeline.ingest.rollup import roll_up_days
 from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
@@ -92,8 +91,7 @@ def quality(spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = ()) ->
         FormatError: there is nothing to look at.
     """
     tables = (_of(lake.read(spark, table), clusters) for table in (SAMPLES, REPLICAS, REJECTS))
-    with deriving(spark, lake, "quality", clusters):
-        written = _written(spark, lake, data_quality(*tables), DATA_QUALITY, clusters)
+    written = _written(spark, lake, data_quality(*tables), DATA_QUALITY, clusters)
     newest = F.max("date").alias("date")
     rows = written.join(written.groupBy("cluster_id").agg(newest), on=["cluster_id", "date"], how="left_semi")
     return tuple(Quality(*row) for row in rows.select(*Quality._fields).orderBy("cluster_id").collect())
@@ -107,11 +105,10 @@ def runway(
     Raises:
         FormatError: there is nothing to look at.
     """
-    with deriving(spark, lake, "runway"):
-        _, sizes = _rolled_up(spark, lake, clusters)
-        brokers, _ = latest_snapshot(spark, lake)
-        found = runway_of(sizes, brokers, days=days, headroom_percent=headroom_percent)
-        written = _written(spark, lake, found, RUNWAY, clusters)
+    _, sizes = _rolled_up(spark, lake, clusters)
+    brokers, _ = latest_snapshot(spark, lake)
+    found = runway_of(sizes, brokers, days=days, headroom_percent=headroom_percent)
+    written = _written(spark, lake, found, RUNWAY, clusters)
     told = written.where((F.col("kind") == "broker") | F.col("full_at").isNotNull())
     ordered = told.orderBy("cluster_id", F.col("full_at").asc_nulls_last(), "kind", "name")
     return tuple(Runway(*row) for row in ordered.select(*Runway._fields).collect())
@@ -129,10 +126,9 @@ def showback(
         FormatError: there is nothing to look at, or the mapping can't be read.
     """
     mapping = () if owners is None else read_owners(owners)
-    with deriving(spark, lake, "showback"):
-        days, sizes = _rolled_up(spark, lake, clusters)
-        brokers, replicas = latest_snapshot(spark, lake)
-        written = _written(spark, lake, showback_of(sizes, days, brokers, replicas, mapping), SHOWBACK, clusters)
+    days, sizes = _rolled_up(spark, lake, clusters)
+    brokers, replicas = latest_snapshot(spark, lake)
+    written = _written(spark, lake, showback_of(sizes, days, brokers, replicas, mapping), SHOWBACK, clusters)
     by_owner = written.groupBy("cluster_id", "month", "owner").agg(
         F.count("*").alias("topics"),
         F.count_if(F.coalesce("idle", F.lit(False))).alias("idle"),
@@ -162,16 +158,15 @@ def anomalies(
         DriverError: the file can't be written.
         FormatError: there is nothing to look at.
     """
-    with deriving(spark, lake, "anomalies"):
-        rolled, sizes = _rolled_up(spark, lake, clusters)
-        known = {tuple(row) for row in lake.read(spark, ANOMALIES).select(*ANOMALIES.key).collect()}
-        rows = anomalies_of(rolled, sizes, _of(lake.read(spark, BROKER_LOADS), clusters), looked_at=days).collect()
-        columns = Anomaly._fields[:-1]
-        told = [tuple(row[name] for name in columns) for row in rows if row["kind"] != LOOKED]
-        found = tuple(Anomaly._make((*one, one[:4] not in known)) for one in sorted(told, key=itemgetter(0, 3, 1, 2)))
-        if events is not None:
-            append_events(found, events, now)
-        _written(spark, lake, spark.createDataFrame(rows, ANOMALIES.schema), ANOMALIES, clusters)
+    rolled, sizes = _rolled_up(spark, lake, clusters)
+    known = {tuple(row) for row in lake.read(spark, ANOMALIES).select(*ANOMALIES.key).collect()}
+    rows = anomalies_of(rolled, sizes, _of(lake.read(spark, BROKER_LOADS), clusters), looked_at=days).collect()
+    columns = Anomaly._fields[:-1]
+    told = [tuple(row[name] for name in columns) for row in rows if row["kind"] != LOOKED]
+    found = tuple(Anomaly._make((*one, one[:4] not in known)) for one in sorted(told, key=itemgetter(0, 3, 1, 2)))
+    if events is not None:
+        append_events(found, events, now)
+    _written(spark, lake, spark.createDataFrame(rows, ANOMALIES.schema), ANOMALIES, clusters)
     return found
 
 

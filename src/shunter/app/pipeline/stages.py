@@ -18,6 +18,7 @@ from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
@@ -25,11 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.app.client_configuration import stream_options
+from shunter.app.pipeline.delta_jars import brings_delta, coordinates, delta_jars
 from shunter.app.planning.plan import FLEET_SCOPES, PlanWords, request_from
 from shunter.core.planning.request import PlanRefused, PlanRequest
 from shunter.core.planning.scopes import check
 from shunter.drivers.host.cache import cache_folder
-from shunter.drivers.journal.journals import this_process
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.ingest.batches import IngestOptions, IngestOutcome, ingest_files, nothing_taken
@@ -39,12 +40,10 @@ from shunter.pipeline.ingest.identity import one_series
 from shunter.pipeline.ingest.rollup import compact, roll_up_days
 from shunter.pipeline.ingest.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.ingest.stream import StreamOptions, start_stream
-from shunter.pipeline.lake.commit_log import Commit, may_span
-from shunter.pipeline.lake.locks import ClusterLocks, LockHolder
+from shunter.pipeline.lake.commits import Commit, may_span
 from shunter.pipeline.lake.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
 from shunter.pipeline.lake.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
-from shunter.pipeline.lake.stores import open_store
-from shunter.pipeline.lake.tables import Cleaned, Lake
+from shunter.pipeline.lake.tables import Cleaned, Lake, is_schema
 from shunter.pipeline.load.modelling import SHAPE_SECONDS, load_model, load_shape
 from shunter.pipeline.load.processors import ToldProcessors, processor_model, told_processors
 from shunter.pipeline.load.weeks import broker_weeks, partition_weeks
@@ -52,13 +51,15 @@ from shunter.pipeline.packaging import package
 from shunter.pipeline.planning.fleet import PEAKS, WEEK
 from shunter.pipeline.planning.fleet_worker import ClusterLimit
 from shunter.pipeline.planning.plan_batch import ClusterOutcome, FleetPlan, PlannedTarget, plan_lake, reassignments
-from shunter.pipeline.session import DELTA, DELTA_CONF, KAFKA_SOURCE, SessionSettings, open_session
+from shunter.pipeline.session import KAFKA_SOURCE, SessionSettings, open_session
 from shunter.pipeline.sources.kafka_topic import read_topic
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.tables import FORMATS, read_table
 
 KINDS = (*FORMATS, "prometheus", "log-dirs", "cruise-control", "snapshots")
 ROWS_PER_TASK = 1_000_000
+_KEPT_APART = {"", "file", "hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs"}
+"""Stores on which Delta makes each commit once: by a rename, or by the store's own condition."""
 JAVA_IS_GONE = (
     "Spark's Java process has ended, as it does when its memory is not enough: give it more with --memory, such as 4g"
 )
@@ -69,7 +70,8 @@ class PipelineSettings:
     """The place of the tables, and how Spark is opened; where a field is None, spark-submit's value counts."""
 
     root: str
-    file_format: str = "parquet"
+    single_writer: bool = False
+    """No other process writes at the same time."""
     master: str | None = None
     memory: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
@@ -77,7 +79,9 @@ class PipelineSettings:
     @property
     def lake(self) -> Lake:
         """The tables."""
-        return Lake(self.root.rstrip("/"), self.file_format)
+        root = self.root.rstrip("/")
+        named = is_schema(root) or urlparse(root).scheme
+        return Lake(root if named else str(Path(root).absolute()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +125,8 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
     if not _submitted():
         # Workers on this machine have to run the same Python as this process; Spark would take any `python3`.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if settings.file_format == "delta":
-        packages = (*packages, DELTA)
+    refuse_if_unsafe(settings)
+    own = _submitted() or brings_delta(settings.conf)
     opened = SessionSettings(
         name="shunter pipeline",
         # spark-submit has said its master already; a plain `shunter pipeline` runs on this machine.
@@ -130,9 +134,11 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
         memory=settings.memory,
         ivy_cache=cache_folder() / "ivy" if packages else None,
         packages=packages,
-        conf={**(DELTA_CONF if settings.file_format == "delta" else {}), **settings.conf},
+        jars=() if own else delta_jars(cache_folder()),
+        conf=settings.conf,
     )
-    spark = open_session(opened)
+    with _output_on_standard_error():
+        spark = open_session(opened)
     try:
         yield spark
     except (PySparkException, Py4JError, ConnectionError) as error:
@@ -140,6 +146,32 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
     finally:
         with suppress(Py4JError, ConnectionError):
             spark.stop()
+
+
+@contextmanager
+def _output_on_standard_error() -> Iterator[None]:
+    """Give a process that is started in this block standard error as its output: Delta's VACUUM prints there."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
+
+
+def refuse_if_unsafe(settings: PipelineSettings) -> None:
+    """Refuse a store on which Delta can't keep two writers apart.
+
+    Raises:
+        SettingsError: the error names the store.
+    """
+    scheme = urlparse(settings.root).scheme
+    if scheme in _KEPT_APART or settings.single_writer or f"spark.delta.logStore.{scheme}.impl" in settings.conf:
+        return
+    rule = f"on {scheme}:// two writers at once could lose rows: Delta has no conditional write there"
+    way = f"name a log store with --conf spark.delta.logStore.{scheme}.impl=…, or say --single-writer"
+    raise SettingsError(f'{settings.root}: {rule}; {way} (docs/pipeline.md, "Where the lake lives")')
 
 
 def _words_of(error: Exception) -> str:
@@ -154,6 +186,8 @@ def _words_of(error: Exception) -> str:
 
 def gist_of(words: str) -> str:
     """The line of Spark's message that has the cause: the last line of a Python worker's trace, else the first line."""
+    if "DeltaCatalog" in words:
+        return f"Delta Lake's jars are not there: give spark-submit --packages {coordinates()}"
     lines = words.strip().splitlines() or ["it does not say why"]
     of_python = [line for line in lines if re.match(r"\w*(Error|Exception): ", line)]
     missing = next((line for line in of_python if line.startswith("ModuleNotFoundError")), None)
@@ -258,26 +292,6 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
         return Streamed(len(made), sum(commit.good for commit in made), rejected, tuple(sorted(rules.items())))
 
 
-@contextmanager
-def deriving(spark: SparkSession, lake: Lake, stage: str, clusters: Sequence[str] = ()) -> Iterator[None]:
-    """Lock clusters (none named: all) while their derived tables are replaced.
-
-    Raises:
-        DriverError: another stage has locked one of them; the error names it.
-    """
-    place = f"{lake.root}/locks"
-    locks = ClusterLocks(open_store(spark, place), place, utc_now, _is_gone)
-    here = this_process()
-    with locks.held(clusters, LockHolder(stage, here.host, here.process)):
-        yield
-
-
-def _is_gone(holder: LockHolder) -> bool:
-    """Whether a holder is an ended process of this machine; False for other machines, whose processes can't be seen."""
-    here = this_process()
-    return holder.machine == here.host and not here.alive(holder.process)
-
-
 @dataclass(frozen=True, slots=True)
 class Modelled:
     """The figures of the model."""
@@ -311,18 +325,6 @@ def model(
     Raises:
         FormatError: there is nothing to model.
     """
-    with deriving(spark, lake, "model", clusters):
-        return _modelled(spark, lake, source, clusters, (since, until))
-
-
-def _modelled(
-    spark: SparkSession,
-    lake: Lake,
-    source: str,
-    clusters: Sequence[str],
-    span: tuple[datetime | None, datetime | None],
-) -> Modelled:
-    since, until = span
     table = {"samples": SAMPLES, "hourly": HOURLY}[source]
     live = lake.live(spark)
     rows = sum(commit.good for commit in live)
@@ -389,31 +391,26 @@ def _explain_processors(spark: SparkSession, lake: Lake, clusters: Sequence[str]
 
 
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only: bool = False) -> str | None:
-    """Derive hours and days from the raw rows, then merge batches; returns the merged batch's id, or None.
+    """Derive hours and days from the raw rows, then merge small files; returns the commit's id, or None.
 
     Args:
         keep_days: Delete raw rows older than this many days, and all but the last snapshot of each older day.
-        new_only: Roll up only days that got rows since the last time; only one such roll-up may run at a time.
+        new_only: Roll up only days that got rows since the last time.
     """
     state = lake.state(spark)
     if not any(commit.good for commit in state.live):
         return None
     keep_from: date | None = None if keep_days is None else utc_now().date() - timedelta(days=keep_days)
-    with deriving(spark, lake, "compact"):
-        roll_up_days(spark, lake, state, new_only=new_only)
-        made = [
-            compact(spark, lake, now=utc_now(), of_snapshots=of_snapshots, keep_from=keep_from, rolled_up=state)
-            for of_snapshots in (False, True)
-        ]
-    lake.clean(spark, utc_now(), older_than=timedelta(hours=1), abandoned=False)
-    return next((one.ingest_id for one in made if one is not None), None)
+    roll_up_days(spark, lake, state, new_only=new_only)
+    made = compact(spark, lake, now=utc_now(), keep_from=keep_from, rolled_up=state)
+    return None if made is None else made.ingest_id
 
 
 def clean(spark: SparkSession, lake: Lake, *, older_than: float) -> Cleaned:
-    """Delete files that no commit names: those of replaced batches, and those of attempts that were never committed.
+    """Delete rows of replaced batches and of attempts that were never committed, and files that no version needs.
 
     Args:
-        older_than: Seconds; another process may still write or read younger files.
+        older_than: Seconds; another process may still write or read younger rows.
     """
     return lake.clean(spark, utc_now(), older_than=timedelta(seconds=older_than))
 
@@ -436,6 +433,8 @@ class FleetPlanOptions(PlanWords):
     """A cluster is not planned if a smaller share of its partitions has rates."""
     rates_age: float = 7 * 86_400.0
     """Seconds; a plan warns if its newest rates are older."""
+    as_of: datetime | None = None
+    """UTC; the plan is made as it would have been then."""
 
     def request(self) -> PlanRequest:
         """The planner's request.
@@ -474,10 +473,11 @@ def plan(
         ClusterLimit(options.seconds_per_cluster, options.joint_bound),
         options.tasks,
         options.capacity,
-        utc_now(),
+        options.as_of or utc_now(),
         options.snapshot_age,
         options.least_rates_percent,
         options.rates_age,
+        options.as_of,
     )
     outcomes = plan_lake(spark, lake, asked)
     require_clusters(lake, options.clusters, [outcome.cluster_id for outcome in outcomes], "plan")
@@ -525,7 +525,6 @@ __all__ = [
     "PipelineSettings",
     "TopicInput",
     "clean",
-    "deriving",
     "ingest",
     "ingest_topic",
     "model",

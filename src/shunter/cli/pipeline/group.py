@@ -48,21 +48,19 @@ _STAGES = {
     default="lake",
     show_default=True,
     metavar="URL",
-    help="Folder of the tables; any file system that Spark has. [env: SHUNTER_LAKE]",
+    help="Folder of the Delta tables, on any file system that Spark has, or CATALOG.SCHEMA. [env: SHUNTER_LAKE]",
 )
 @click.option(
-    "--table-format",
-    type=click.Choice(["parquet", "delta"]),
-    default="parquet",
-    show_default=True,
-    help="Format of the tables; Delta's jars are fetched once.",
+    "--single-writer",
+    is_flag=True,
+    help="No other process writes at the same time. Needed on stores where Delta can't keep two apart.",
 )
 @click.option("--master", metavar="URL", help="Spark's master. Without it: the one of spark-submit, or this machine.")
 @click.option("--memory", metavar="SIZE", help="Java heap on this machine, e.g. 4g.")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="A setting of Spark; repeat for several.")
 @click.pass_context
 def pipeline(
-    ctx: click.Context, root: str, table_format: str, master: str | None, memory: str | None, conf: tuple[str, ...]
+    ctx: click.Context, root: str, single_writer: bool, master: str | None, memory: str | None, conf: tuple[str, ...]
 ) -> None:
     """Turn samples and snapshots into a load model, plans, schedules, and accounts of past moves.
 
@@ -73,7 +71,7 @@ def pipeline(
         raise click.UsageError("--conf takes NAME=VALUE")
     ctx.obj = {
         "root": root,
-        "file_format": table_format,
+        "single_writer": single_writer,
         "master": master,
         "memory": memory,
         "conf": {name: value for name, _, value in pairs},
@@ -150,7 +148,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
 @click.pass_context
 @complaining
 def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: bool) -> None:
-    """Roll raw rows up to hours and days, and merge batches: samples into one batch, snapshots into another.
+    """Roll raw rows up to hours and days, and merge small files (Delta's OPTIMIZE).
 
     \b
     Examples:
@@ -164,7 +162,7 @@ def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: boo
     if json:
         click.echo(as_json({"ingest_id": made}))
         return
-    click.echo("rolled up" + ("" if made is None else f"; all rows are in batch {made} now"))
+    click.echo("rolled up" + ("" if made is None else f" by commit {made}"))
 
 
 @pipeline.command()
@@ -173,15 +171,15 @@ def compact(ctx: click.Context, keep_days: int | None, new_days: bool, json: boo
     type=Duration(),
     default="1d",
     show_default=True,
-    help="Leave files younger than this, because another process may still write or read them.",
+    help="Leave rows younger than this, because another process may still write or read them.",
 )
 @json_option
 @click.pass_context
 @complaining
 def clean(ctx: click.Context, older_than: float, json: bool) -> None:
-    """Delete files that no commit names: those of replaced batches, and those of attempts that were never committed.
+    """Delete rows of replaced batches and of attempts that were never committed, and files replaced 30 days ago (VACUUM).
 
-    A slow writer that loses its files by this starts again by itself.
+    A slow writer that loses its rows by this starts again by itself.
 
     \b
     Examples:
@@ -200,6 +198,9 @@ def clean(ctx: click.Context, older_than: float, json: bool) -> None:
 
 @pipeline.command()
 @plan_options
+@click.option(
+    "--as-of", type=click.DateTime(), help="Plan from the tables as they were at this time (UTC), up to 30 days ago."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),

@@ -135,6 +135,7 @@ def asked_of(given: dict[str, Any]) -> Any:
     """The plan's request, from the options; removes `aims` from `given`."""
     from shunter.app.pipeline.stages import FleetPlanOptions  # noqa: PLC0415
 
+    given["as_of"] = utc(given.get("as_of"))
     aims = tuple(part.strip() for part in given.pop("aims").split(",") if part.strip())
     if aims:
         given["aims"] = aims

@@ -13,18 +13,18 @@ from pyspark.sql import functions as F
 
 from shunter.core.wording import counted as counted_word
 from shunter.pipeline.ingest.broken_files import FILE_RULE, BrokenFile, put_broken_aside, taking_what_can_be_read
+from shunter.pipeline.ingest.inputs import batch_id, list_inputs
 from shunter.pipeline.ingest.validation import NO_NAME, UNSURE, Limits, judge, judge_sequence, refuse
-from shunter.pipeline.lake.commit_log import (
-    COMPACTION,
+from shunter.pipeline.lake.commits import (
+    MAINTENANCE,
     MORE_THAN_SAMPLES,
-    RETENTION,
     Commit,
     InputFile,
     LogState,
     touch,
 )
 from shunter.pipeline.lake.schemas import AMOUNTS, BROKER_SAMPLES, FOLLOWER, REJECTS, SAMPLE_KEY, SAMPLES
-from shunter.pipeline.lake.tables import Lake, batch_id, list_inputs
+from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.tables import LAST_SECOND
 
 Reader = Callable[[SparkSession, Sequence[str]], DataFrame]
@@ -218,12 +218,8 @@ def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:
 
 
 def may_be_ingested_again(commit: Commit) -> bool:
-    """Whether a batch brought nothing at all, so that its files may be ingested again.
-
-    A merged batch names only files that brought rows, even if these rows are deleted by now.
-    """
-    kinds = (*MORE_THAN_SAMPLES, COMPACTION, RETENTION)
-    took_others = commit.kind in kinds or BROKER_SAMPLES.name in commit.tables
+    """Whether a batch brought nothing at all, so that its files may be ingested again."""
+    took_others = commit.kind in (*MORE_THAN_SAMPLES, *MAINTENANCE) or BROKER_SAMPLES.name in commit.tables
     return not took_others and nothing_taken(commit.good, commit.rejected, commit.rules)
 
 
@@ -245,7 +241,6 @@ def new_inputs(state: LogState, found: Sequence[InputFile], kind: str) -> tuple[
         for commit in state.commits
         if not nothing_taken(commit.good, commit.rejected, commit.rules)
         or (commit.kind == kind and kind in MORE_THAN_SAMPLES)
-        or commit.kind in (COMPACTION, RETENTION)
         or BROKER_SAMPLES.name in commit.tables
     ]
     done = {file.fingerprint for commit in settled for file in commit.files}
@@ -308,7 +303,7 @@ def write_batch(
 
 
 def counted(spark: SparkSession, lake: Lake, commit: Commit, clusters: tuple[str, ...]) -> Commit:
-    """Count what was written. Days are folders, so the files' own row counts answer nearly all of it."""
+    """Count what was written."""
     start = F.unix_seconds("window_start")
     by_day = lake.read_batch(spark, SAMPLES, commit.ingest_id).groupBy("date").agg(
         F.count("*").alias("rows"),
@@ -387,7 +382,7 @@ def _mixed_files(rows: DataFrame) -> tuple[str, ...]:
 
 def refuse_let_go(state: LogState, judged: DataFrame) -> DataFrame:
     """Put aside rows of days whose raw rows were deleted: rolling those days up again would lose the deleted rows."""
-    let_go = max((commit.keep_from for commit in state.commits if commit.keep_from is not None), default=None)
+    let_go = state.keep_from
     if let_go is None:
         return judged
     detail = F.concat(F.lit("day "), "date", F.lit(f" is past retention: raw rows are kept from {let_go}"))
@@ -409,13 +404,11 @@ def known_windows(
         since = max(since, not_before)
     span = Commit("", "", good=1, since=since, until=until)
     touching = [
-        one
-        for one in state.live
-        if one.good and set(one.clusters) & set(profile.clusters) and (one.since is None or touch(one, span))
+        one for one in state.live if one.good and set(one.clusters) & set(profile.clusters) and touch(one, span)
     ]
     if not touching:
         return None
-    longest = timedelta(seconds=max(one.longest if one.tables else MOST_WINDOW_SECONDS for one in touching))
+    longest = timedelta(seconds=max(one.longest for one in touching))
     start = F.unix_seconds("window_start")
     return (
         lake.read(spark, SAMPLES, touching)

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.ingest.validation import as_raw
-from shunter.pipeline.lake.commit_log import InputFile
+from shunter.pipeline.lake.commits import InputFile
 
 Made = TypeVar("Made")
 _MOST_CAUSES = 10

@@ -21,6 +21,7 @@ from shunter.pipeline.ingest.batches import (
     write_batch,
 )
 from shunter.pipeline.ingest.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
+from shunter.pipeline.ingest.inputs import batch_id, list_inputs
 from shunter.pipeline.ingest.validation import (
     Limits,
     as_raw,
@@ -30,9 +31,9 @@ from shunter.pipeline.ingest.validation import (
     told,
     told_other_cluster,
 )
-from shunter.pipeline.lake.commit_log import Commit, InputFile, LogState
+from shunter.pipeline.lake.commits import Commit, InputFile, LogState
 from shunter.pipeline.lake.schemas import BROKER_SAMPLES, REPLICAS, SCHEMA_VERSION
-from shunter.pipeline.lake.tables import Lake, batch_id, list_inputs
+from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers

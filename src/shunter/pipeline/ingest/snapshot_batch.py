@@ -14,9 +14,10 @@ from pyspark.sql import functions as F
 from shunter.errors import FormatError
 from shunter.pipeline.ingest.batches import IngestOptions, IngestOutcome, new_inputs, outcome_of, write_batch
 from shunter.pipeline.ingest.broken_files import BrokenFile, put_broken_aside, taking_what_can_be_read
-from shunter.pipeline.lake.commit_log import Commit, InputFile, LogState
+from shunter.pipeline.ingest.inputs import batch_id, list_inputs
+from shunter.pipeline.lake.commits import Commit, InputFile, LogState
 from shunter.pipeline.lake.schemas import BROKERS, REPLICAS, SNAPSHOTS
-from shunter.pipeline.lake.tables import Lake, batch_id, list_inputs
+from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.snapshots import (
     SeenSnapshot,
     broken_lines,

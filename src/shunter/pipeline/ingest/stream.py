@@ -2,7 +2,7 @@
 
 Every micro-batch is an ingest of its own; its commit says which batch of which query it is. Spark repeats a batch with the
 same offsets until it has noted it as done. A batch that was committed before is skipped, so that good and rejected rows
-arrive together and once. Small batches are merged as they come, so that readers need not look through many. A row older
+arrive together and once. Small files are merged as they come, so that readers need not look through many. A row older
 than the watermark is put aside as late, with all its columns, before Spark would drop it. Whether a window came before
 is looked up in the table itself, no farther back than the watermark. So there is no other state, and none that grows.
 """
@@ -17,15 +17,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from shunter.pipeline.ingest.batches import IngestOptions, write_batch
-from shunter.pipeline.ingest.rollup import merge
-from shunter.pipeline.lake.commit_log import Commit, LogState, StreamMark
+from shunter.pipeline.lake.commits import Commit, LogState, StreamMark
 from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.kafka_topic import samples_of_records
 
 KIND = "stream"
 FAN_IN = 16
-_READ_FOR = timedelta(hours=1)
-"""How long a reader that began before a batch was replaced has to finish."""
+"""Small files are merged after so many batches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,8 @@ def start_stream(
         commit = ingest_batch(spark, lake, batch, str(query), number, options, clock())
         if commit is not None:
             done(commit)
-        merge_batches(spark, lake, str(query), clock())
+        if number % FAN_IN == FAN_IN - 1:
+            lake.optimize(spark)
 
     writer = (
         records.writeStream.foreachBatch(take)
@@ -89,7 +88,7 @@ def ingest_batch(
         late_before = None if seen is None else seen - options.lateness
         begun = Commit(attempt, KIND, watermark=seen)
         commit = write_batch(spark, lake, state, rows, begun, now=now, options=options.ingest, late_before=late_before)
-        return replace(commit, streams=(StreamMark(query, number, commit.watermark),))
+        return replace(commit, stream=StreamMark(query, number, commit.watermark))
 
     try:
         return lake.transact(spark, f"{KIND}-{query}-{number:010d}", prepare, now)
@@ -99,26 +98,5 @@ def ingest_batch(
 
 def mark_of(state: LogState, query: str) -> StreamMark | None:
     """How far a query has come: its newest batch, and the newest window start that it saw until then."""
-    marks = [mark for commit in state.commits for mark in commit.streams if mark.query == query]
+    marks = [one.stream for one in state.commits if one.stream is not None and one.stream.query == query]
     return max(marks, key=lambda mark: mark.number, default=None)
-
-
-def merge_batches(spark: SparkSession, lake: Lake, query: str, now: datetime, fan_in: int = FAN_IN) -> Commit | None:
-    """Merge the newest batches of a query once there are `fan_in` of one level, so that their number stays small.
-
-    Each row is written once for each level, and the number of levels grows with the logarithm (base `fan_in`) of the
-    number of batches. Replaced batches are deleted after an hour.
-    """
-
-    def prepare(state: LogState, attempt: str) -> Commit | None:
-        own = [commit for commit in state.live if {mark.query for mark in commit.streams} == {query}]
-        for level in sorted({commit.level for commit in own}):
-            same = [commit for commit in own if commit.level == level]
-            if len(same) >= fan_in:
-                return merge(spark, lake, same, attempt)
-        return None
-
-    made = lake.transact(spark, f"merged-{query}", prepare, now)
-    if made is not None:
-        lake.clean(spark, now, older_than=_READ_FOR, abandoned=False)
-    return made

@@ -57,6 +57,13 @@ PLANS = Table(
             column("with_rates", LongType(), "partitions whose bytes in or out were known", nullable=True),
             column("rates_until", TimestampType(), "start of the newest window with a rate", unit="UTC", nullable=True),
             column(
+                "model_version",
+                LongType(),
+                "Delta's version of `load_model` that the plan was made from",
+                nullable=True,
+            ),
+            column("model_at", TimestampType(), "when that version was written", unit="UTC", nullable=True),
+            column(
                 "snapshot_at",
                 TimestampType(),
                 "when the snapshot that the plan was made from was taken",

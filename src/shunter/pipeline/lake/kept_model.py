@@ -1,4 +1,4 @@
-"""The newest load model of one cluster, read from the lake without Spark: the tables are Parquet files."""
+"""The newest load model of one cluster, read from the lake without Spark."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from shunter.errors import FormatError
 from shunter.model.load_model import LoadModel, PartitionRates, ProcessorModel
-from shunter.pipeline.lake.kept_files import Stamp, cluster_folder, in_utc, stamp_of
+from shunter.pipeline.lake.kept_tables import KeptTable, in_utc
 
 MODEL, PROCESSORS = "load_model", "processor_model"
 PEAK, SHARE = "p95", 0.95
@@ -32,30 +31,30 @@ _NOTHING = PartitionRates(None, None)
 
 
 class KeptModels:
-    """Reads the models of a lake, a model again only after its files changed. Only one thread at a time per cluster."""
+    """Reads the models of a lake, a model again only after it changed. Only one thread at a time per cluster."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the lake's folder, as `shunter pipeline --root`."""
         self._root = root
-        self._read: dict[str, tuple[Stamp, LoadModel]] = {}
+        self._read: dict[str, tuple[object, LoadModel]] = {}
 
     def of(self, cluster_id: str) -> LoadModel:
         """The newest model of a cluster; an empty one where the lake has none.
 
         Raises:
-            FormatError: the model can't be read, perhaps because it is being replaced.
+            FormatError: the model can't be read.
         """
-        folders = [cluster_folder(self._root, table, cluster_id) for table in (MODEL, PROCESSORS)]
-        stamp = tuple(each for folder in folders for each in stamp_of(folder))
+        tables = [KeptTable(self._root, name, cluster_id) for name in (MODEL, PROCESSORS)]
+        stamp = [table.files for table in tables]
         known = self._read.get(cluster_id)
         if known is None or known[0] != stamp:
-            known = (stamp, _read_model(*folders))
+            known = (stamp, _read_model(*tables))
             self._read[cluster_id] = known
         return known[1]
 
 
-def _read_model(model: Path, processors: Path) -> LoadModel:
-    rows = _rows(model, _RATES)
+def _read_model(model: KeptTable, processors: KeptTable) -> LoadModel:
+    rows = model.rows(_RATES).to_pylist()
     by_role: dict[str, dict[tuple[str, int], list[dict[str, Any]]]] = {role: {} for role in _ROLES}
     for row in rows:
         key = (str(row["topic_id"]), int(row["partition"]))
@@ -67,7 +66,7 @@ def _read_model(model: Path, processors: Path) -> LoadModel:
             rates[key] = PartitionRates(*(old if new is None else new for old, new in zip(before, told, strict=True)))
     newest = [row["last_window"] for row in rows if row["windows"]]
     until_ms = round(in_utc(max(newest)).timestamp() * 1000) if newest else None
-    usable = [row for row in _rows(processors, _COSTS) if row["usable"]]
+    usable = [row for row in processors.rows(_COSTS).to_pylist() if row["usable"]]
     return LoadModel({key: told for key, told in rates.items() if told != _NOTHING}, until_ms, _processors(usable))
 
 
@@ -92,22 +91,3 @@ def _processors(rows: Sequence[dict[str, Any]]) -> ProcessorModel | None:
     received, led, sent = (float(shared[f"{name}_cost"]) / _MB for name in ("received", "led", "sent"))
     powers = {int(row["broker_id"]): float(row["power"]) for row in rows}
     return ProcessorModel(float(shared["idling"]), received, led, sent, powers)
-
-
-def _rows(folder: Path, columns: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Rows of one cluster's folder; none where there is no such folder."""
-    import pyarrow as pa  # noqa: PLC0415 - a fifth of a second, and only a service with a lake needs it
-    from pyarrow import parquet  # noqa: PLC0415
-
-    rows: list[dict[str, Any]] = []
-    try:
-        for path in sorted(folder.glob("*.parquet")):
-            with parquet.ParquetFile(path) as file:
-                lacking = [name for name in columns if name not in file.schema_arrow.names]
-                if lacking:
-                    rule = f"has no column {lacking[0]}: make the model anew with `shunter pipeline model`"
-                    raise FormatError(str(folder), rule)
-                rows += file.read(columns=list(columns)).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise FormatError(str(folder), f"can't be read: {error}") from error
-    return rows

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import reduce
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shunter.errors import FormatError
-from shunter.pipeline.lake.kept_files import Stamp, cluster_folder, in_utc, stamp_of
 from shunter.pipeline.lake.kept_model import MODEL
+from shunter.pipeline.lake.kept_tables import KeptTable, in_utc
 from shunter.views.reports import Cell, ModelGist, ReportColumn, ReportGist, ReportPage
 
 MOST_ROWS = 500_000
@@ -21,7 +20,6 @@ MOST_TEXT = 2_000
 """Characters of one value that are shown."""
 _LEFT_OUT = ("cluster_id", "schema_version")
 _MODEL_COLUMNS = ("basis", "last_window", "coverage", "confidence")
-_SPARK = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 class Report(NamedTuple):
@@ -65,12 +63,13 @@ REPORTS: Mapping[str, Report] = {
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    stamp: Stamp
+    stamp: object
     table: Any
+    told: Mapping[str, tuple[str, str]]
 
 
 class KeptReports:
-    """Reads the tables of a lake, a table again only after its files changed."""
+    """Reads the tables of a lake, a table again only after it changed."""
 
     def __init__(self, root: Path) -> None:
         """`root`: the lake's folder, as `shunter pipeline --root`."""
@@ -81,13 +80,11 @@ class KeptReports:
         """The newest load model, summed up; None: there is no model. Blocks.
 
         Raises:
-            FormatError: the model can't be read, perhaps because it is being replaced.
+            FormatError: the model can't be read.
         """
-        folder, stamp = self._files(MODEL, cluster_id)
-        if not stamp:
-            return None
-        table = self._table(folder, _MODEL_COLUMNS)
-        return _summed_up(table, _newest(stamp)) if table.num_rows else None
+        kept = KeptTable(self._root, MODEL, cluster_id)
+        table = kept.rows(_MODEL_COLUMNS)
+        return _summed_up(table, _newest(kept)) if table.num_rows else None
 
     def gists(self, cluster_id: str) -> tuple[ReportGist, ...]:
         """Every table that is offered, made or not. Blocks."""
@@ -101,66 +98,27 @@ class KeptReports:
         """
         if name not in REPORTS:
             return None
-        folder, stamp = self._files(name, cluster_id)
-        key = (name, cluster_id)
+        kept, key = KeptTable(self._root, name, cluster_id), (name, cluster_id)
         known = self._last.get(key)
-        if known is None or known.stamp != stamp:
-            known = _Read(stamp, _sorted(self._table(folder), REPORTS[name]))
+        if known is None or known.stamp != kept.files:
+            known = _Read(kept.files, _sorted(kept.rows(most=MOST_ROWS), REPORTS[name]), kept.told())
             self._last = {key: known}  # One table is kept: a reader who turns pages asks for it again.
-        return _page(known.table, search, offset, limit)
+        return _page(known, search, offset, limit)
 
     def _gist(self, name: str, report: Report, cluster_id: str) -> ReportGist:
         gist = ReportGist(name, report.title, report.told, 0, 0, None)
         try:
-            folder, stamp = self._files(name, cluster_id)
-            if not stamp:
+            kept = KeptTable(self._root, name, cluster_id)
+            if not kept.files:
                 return gist
-            size = sum(each[2] for each in stamp)
-            return replace(gist, rows=_count(folder), bytes=size, written_ms=_newest(stamp))
+            size = sum(each[1] for each in kept.files)
+            return replace(gist, rows=kept.rows(("cluster_id",)).num_rows, bytes=size, written_ms=_newest(kept))
         except FormatError as error:
             return replace(gist, trouble=str(error))
 
-    def _files(self, table: str, cluster_id: str) -> tuple[Path, Stamp]:
-        folder = cluster_folder(self._root, table, cluster_id)
-        return folder, stamp_of(folder, "**/*.parquet")  # Some tables have folders of days or months below.
 
-    def _table(self, folder: Path, columns: tuple[str, ...] | None = None) -> Any:
-        def work() -> Any:
-            found = _dataset(folder)
-            lacking = [name for name in columns or () if name not in found.schema.names]
-            if lacking:
-                raise FormatError(str(folder), f"has no column {lacking[0]}: make it anew with this version")
-            rows = found.count_rows()
-            if columns is None and rows > MOST_ROWS:
-                told = f"has {rows:,} rows, and {MOST_ROWS:,} are shown at the most: read it with Spark"
-                raise FormatError(str(folder), told)
-            return found.to_table(columns=None if columns is None else list(columns))
-
-        return _reading(folder, work)
-
-
-def _dataset(folder: Path) -> Any:
-    from pyarrow import dataset  # noqa: PLC0415 - a fifth of a second, and only a service with a lake needs it
-
-    # The folders below are days and months. Their type is not in the files.
-    return dataset.dataset(str(folder), format="parquet", partitioning="hive")
-
-
-def _count(folder: Path) -> int:
-    return int(_reading(folder, lambda: _dataset(folder).count_rows()))
-
-
-def _reading(folder: Path, work: Callable[[], Any]) -> Any:
-    import pyarrow as pa  # noqa: PLC0415
-
-    try:
-        return work()
-    except (OSError, pa.ArrowException) as error:
-        raise FormatError(str(folder), f"can't be read: {str(error).splitlines()[0]}") from error
-
-
-def _newest(stamp: Stamp) -> int:
-    return max(each[1] for each in stamp) // 1_000_000
+def _newest(kept: KeptTable) -> int:
+    return max(each[2] for each in kept.files)
 
 
 def _summed_up(table: Any, written_ms: int) -> ModelGist:
@@ -183,12 +141,12 @@ def _sorted(table: Any, report: Report) -> Any:
     return table.sort_by(keys) if keys and table.num_rows else table
 
 
-def _page(table: Any, search: str, offset: int, limit: int) -> ReportPage:
+def _page(read: _Read, search: str, offset: int, limit: int) -> ReportPage:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute  # noqa: PLC0415
 
+    table, told = read.table, read.told
     names = [name for name in table.schema.names if name not in _LEFT_OUT]
-    told = _told_columns(table.schema)
     if search:
         texts = [table[name] for name in names if pa.types.is_string(table.schema.field(name).type)]
         found = [compute.fill_null(compute.match_substring(each, search, ignore_case=True), False) for each in texts]
@@ -200,17 +158,6 @@ def _page(table: Any, search: str, offset: int, limit: int) -> ReportPage:
         offset,
         tuple(tuple(_cell(row[name]) for name in names) for row in rows),
     )
-
-
-def _told_columns(schema: Any) -> dict[str, tuple[str, str]]:
-    """Units and meanings of columns, which the pipeline keeps beside the data."""
-    try:
-        fields = json.loads((schema.metadata or {}).get(_SPARK, b"{}")).get("fields", [])
-        return {
-            each["name"]: (each["metadata"].get("unit", ""), each["metadata"].get("comment", "")) for each in fields
-        }
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return {}
 
 
 def _cell(value: Any) -> Cell:

@@ -1,6 +1,6 @@
 """The tables of the pipeline: columns, units, grain, keys. `scripts/document-data` renders docs/data.md from them.
 
-Every column carries its unit and its meaning as metadata, which Parquet keeps beside the data.
+Every column carries its unit and its meaning as metadata, which Delta keeps beside the data.
 """
 
 from __future__ import annotations
@@ -93,10 +93,10 @@ SAMPLES = Table(
             column("file", StringType(), "the file that the row came from, or topic-partition@offset", nullable=True),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `batches`"),
         ]
     ),
-    ("cluster_id", "date", "ingest_id"),
+    ("cluster_id", "date"),
 )
 
 REJECTS = Table(
@@ -110,7 +110,7 @@ REJECTS = Table(
             column("detail", StringType(), "the value, the rule and the place, in words", nullable=True),
         ]
     ),
-    ("cluster_id", "date", "ingest_id"),
+    ("cluster_id", "date"),
 )
 
 
@@ -162,95 +162,64 @@ def _listed(name: str, meaning: str, *fields: StructField) -> StructField:
     return column(name, ArrayType(StructType(list(fields)) if fields else StringType(), False), meaning)
 
 
-_PATH, _FINGERPRINT = StructField("path", StringType(), False), StructField("fingerprint", StringType(), False)
-_BATCH = (
-    column("clusters", ArrayType(StringType(), False), "clusters of the good rows"),
-    column("first_date", DateType(), "first day of the good rows", nullable=True),
-    column("last_date", DateType(), "last day of the good rows", nullable=True),
-)
-_WATERMARK = column(
-    "watermark", TimestampType(), "newest window start seen by a stream so far", unit="UTC", nullable=True
-)
-_KEEP_FROM = column("keep_from", DateType(), "raw rows of days before this one were deleted", nullable=True)
-_SUPERSEDES = _listed("supersedes", "batches whose rows this batch replaces")
-
-LOG = Table(
-    "log",
-    "one commit, the object `commit` of a file `log/NUMBER.json`. A row of a table with an `ingest_id` counts only if that batch is committed here",
+BATCHES = Table(
+    "batches",
+    "one commit. A row of a table with an `ingest_id` counts only if that batch is here, and no later batch names it in `supersedes`",
     ("ingest_id",),
     StructType(
         [
+            column("version", LongType(), "the commit's number: 1, 2, 3 …"),
             column(
                 "ingest_id",
                 StringType(),
-                "the batch: a hash of its inputs, a stream's query and number, or the name of the maintenance; then a random mark of the attempt",
+                "the batch: a hash of its inputs, a stream's query and number, or the name of the maintenance; then when the attempt began, and a random mark",
             ),
             column("kind", StringType(), "the name of the reader, or `stream`, `compaction`, `retention`, `clean`"),
             _listed(
                 "files",
                 "inputs, each with a hash of its contents, or its length and time if the contents can't be read locally; `length` in bytes",
-                _PATH,
-                _FINGERPRINT,
-                StructField("length", LongType(), False),
+                StructField("path", StringType()),
+                StructField("fingerprint", StringType()),
+                StructField("length", LongType()),
             ),
-            column("good", LongType(), "rows in `samples`"),
-            column("rejected", LongType(), "rows in `rejects`"),
-            column(
-                "rules",
-                ArrayType(ArrayType(StringType(), False), False),
-                "rejected rows by rule: pairs of the rule's name and a number",
+            column("good", LongType(), "good rows that it brought into `samples`"),
+            column("rejected", LongType(), "rejected rows that it brought into `samples`"),
+            _listed(
+                "rules", "rejected rows by rule", StructField("rule", StringType()), StructField("rows", LongType())
             ),
-            *_BATCH,
+            _listed("clusters", "clusters of the good rows"),
+            column("first_date", DateType(), "first day of the good rows", nullable=True),
+            column("last_date", DateType(), "last day of the good rows", nullable=True),
             column("since", TimestampType(), "start of the first window of the good rows", unit="UTC", nullable=True),
             column("until", TimestampType(), "end of the last window of the good rows", unit="UTC", nullable=True),
             column("longest", IntegerType(), "the longest window of the good rows; 0: there are none", unit="s"),
-            _WATERMARK,
-            _KEEP_FROM,
-            _SUPERSEDES,
-            _listed("tables", "tables in which the batch has a folder; none for `clean`, and for a batch of an older `manifest`"),
-            _listed(
-                "streams",
-                "each stream in the batch: its query, the number of its newest micro-batch, and the watermark after that",
-                StructField("query", StringType(), False),
-                StructField("number", LongType(), False),
-                StructField("watermark", TimestampType(), True),
+            column(
+                "watermark", TimestampType(), "newest window start seen by a stream so far", unit="UTC", nullable=True
             ),
-            column("level", IntegerType(), "how many merges the rows went through"),
-            _listed("forgets", "replaced batches whose files are deleted, and old commits of kind `clean`"),
-            _listed("forfeits", "attempts whose files are deleted, so that they can't be committed"),
-            column("committed_at", TimestampType(), "when it was committed", unit="UTC", nullable=True),
-            column("version", LongType(), "the commit's number, as in the file's name; 0 if it comes from an older `manifest`"),
-            column("rolled_to", LongType(), "the commit up to which all rows are in `hourly` and `daily`; 0: not known"),
-        ]
-    ),
-)  # fmt: skip
-
-MANIFEST = Table(
-    "manifest",
-    "one batch that a version without a log committed, a JSON file below `manifest`. It is read and never written: its batches count before the first commit of `log`",
-    ("ingest_id",),
-    StructType(
-        [
-            column("ingest_id", StringType(), "the batch: a hash of its inputs, or a stream's query and number"),
-            column("kind", StringType(), "the name of the reader, or `stream`, `compaction`, `retention`"),
-            _listed("files", "inputs, each with a hash of its contents", _PATH, _FINGERPRINT, StructField("bytes", LongType(), False)),
-            column("good", LongType(), "rows in `samples`"),
-            column("rejected", LongType(), "rows in `rejects`"),
-            _listed(
-                "rules",
-                "rejected rows by rule",
-                StructField("rule", StringType(), False),
-                StructField("rows", LongType(), False),
+            column("keep_from", DateType(), "raw rows of days before this one were deleted", nullable=True),
+            _listed("supersedes", "batches whose rows this batch replaces"),
+            _listed("tables", "tables in which the batch has rows"),
+            column(
+                "stream",
+                StructType(
+                    [
+                        StructField("query", StringType()),
+                        StructField("number", LongType()),
+                        StructField("watermark", TimestampType()),
+                    ]
+                ),
+                "of a stream: its query, the number of the micro-batch, and the watermark after it",
+                nullable=True,
             ),
-            *_BATCH,
-            _WATERMARK,
-            _KEEP_FROM,
-            _SUPERSEDES,
+            _listed("forfeits", "attempts whose rows are deleted, so that they can't be committed"),
             column("committed_at", TimestampType(), "when it was committed", unit="UTC"),
+            column(
+                "rolled_to", LongType(), "the commit up to which all rows are in `hourly` and `daily`; 0: not known"
+            ),
             _VERSION,
         ]
     ),
-)  # fmt: skip
+)
 
 REPLICAS = Table(
     "replicas",
@@ -279,10 +248,10 @@ REPLICAS = Table(
                 nullable=True,
             ),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `batches`"),
         ]
     ),
-    ("cluster_id", "date", "ingest_id"),
+    ("cluster_id", "date"),
 )
 
 BROKERS = Table(
@@ -302,10 +271,10 @@ BROKERS = Table(
             column("disk_usable_bytes", LongType(), "free space on these disks (KIP-827)", unit="bytes", nullable=True),
             column("facts", StringType(), "what else was known of it, and each log dir, as JSON", nullable=True),
             column("date", DateType(), "day of the snapshot", unit="UTC"),
-            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `batches`"),
         ]
     ),
-    ("cluster_id", "date", "ingest_id"),
+    ("cluster_id", "date"),
 )
 
 
@@ -351,10 +320,10 @@ BROKER_SAMPLES = Table(
             column("source", StringType(), "the reader that made the row"),
             _VERSION,
             _DATE,
-            column("ingest_id", StringType(), "the batch that brought the row, see `log`"),
+            column("ingest_id", StringType(), "the batch that brought the row, see `batches`"),
         ]
     ),
-    ("cluster_id", "date", "ingest_id"),
+    ("cluster_id", "date"),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -46,6 +46,8 @@ class FleetPlan:
     """A cluster is not planned if a smaller percentage of its partitions has rates."""
     rates_age: float | None = None
     """Seconds. A plan whose newest rates are older says so."""
+    as_of: datetime | None = None
+    """The plan is made from the tables as they were then; None: as they are."""
 
 
 class Basis(NamedTuple):
@@ -85,8 +87,10 @@ class ClusterOutcome(NamedTuple):
 
 def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
     """Plan what the lake's model and newest snapshots show, and write the plan's tables."""
-    model = model_for(spark, lake, asked.peak)
-    brokers, replicas = latest_snapshot(spark, lake)
+    seen = replace(lake, as_of=asked.as_of)
+    version = seen.version(spark, LOAD_MODEL)
+    model = model_for(spark, seen, asked.peak, None if version is None else version[0])
+    brokers, replicas = latest_snapshot(spark, seen)
     rows = fleet_rows(
         model,
         brokers,
@@ -94,14 +98,14 @@ def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[Cluste
         peak=asked.peak,
         days=asked.days,
         capacity=asked.capacity,
-        processors=lake.read(spark, PROCESSOR_MODEL),
+        processors=seen.read(spark, PROCESSOR_MODEL),
     )
     if asked.clusters:
         rows = rows.where(F.col("cluster_id").isin(*asked.clusters))
     with cached(rows) as known:
         bases = {basis.cluster_id: basis for basis in bases_of(known, model, brokers)}
         with cached(_planned(spark, known, brokers, bases, asked)) as planned:
-            for table, frame in plan_tables(planned, asked.plan_id):
+            for table, frame in plan_tables(planned, asked.plan_id, version):
                 lake.write(frame, table)
             outcomes = planned.select(
                 "cluster_id", "status", "message", "seconds", F.coalesce(F.size("moves"), F.lit(0)).alias("moves"),
@@ -128,9 +132,9 @@ def _planned(
     return planned.withColumn("message", F.nullif(message, F.lit(""))).drop("warning")
 
 
-def model_for(spark: SparkSession, lake: Lake, peak: str) -> DataFrame:
-    """The lake's model, with the rates of each cluster's busiest hour where they are asked for."""
-    model = lake.read(spark, LOAD_MODEL)
+def model_for(spark: SparkSession, lake: Lake, peak: str, version: int | None = None) -> DataFrame:
+    """The lake's model, of a version or the newest, with the rates of each cluster's busiest hour where they are asked for."""
+    model = lake.read(spark, LOAD_MODEL, version=version)
     if peak != WEEK:
         return model
     return at_busiest_hours(model, lake.read(spark, SHAPES), lake.read(spark, BROKER_WEEKS))
@@ -234,10 +238,15 @@ def _as_frame(
     return F.broadcast(given.select("cluster_id", "with_rates", *times, "warning"))
 
 
-def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataFrame]]:
-    """Take the nested result of `plan_fleet` apart into the tables of a plan."""
+def plan_tables(
+    planned: DataFrame, plan_id: str, version: tuple[int, datetime] | None
+) -> Iterator[tuple[Table, DataFrame]]:
+    """Take the nested result of `plan_fleet` apart into the tables of a plan; `plans` is the last one.
+
+    Args:
+        version: That of the model, and when it was written.
+    """
     named = planned.withColumn("plan_id", F.lit(plan_id))
-    yield PLANS, named.select(*PLANS.columns)
     for table, nested in (
         (PLAN_MOVES, "moves"),
         (PLAN_ASSIGNMENTS, "assignments"),
@@ -246,6 +255,9 @@ def plan_tables(planned: DataFrame, plan_id: str) -> Iterator[tuple[Table, DataF
     ):
         each = named.select("cluster_id", "plan_id", F.explode(nested).alias("one"))
         yield table, each.select("cluster_id", "plan_id", "one.*").select(*table.columns)
+    number, at = version or (None, None)
+    made_from = {"model_version": F.lit(number).cast("bigint"), "model_at": F.lit(at).cast("timestamp")}
+    yield PLANS, named.withColumns(made_from).select(*PLANS.columns)
 
 
 class PlannedTarget(NamedTuple):

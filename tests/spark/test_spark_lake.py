@@ -1,0 +1,302 @@
+"""The lake as Delta tables: writers at once and killed, tables read back by others, a plan of last week made again."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import duckdb
+import duckdb_extension_delta
+import pytest
+from deltalake import DeltaTable
+
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan
+from shunter.errors import FormatError
+from shunter.pipeline.lake.account_schemas import PLAN_ASSIGNMENTS, PLANS
+from shunter.pipeline.lake.schemas import BATCHES, BROKERS, LOAD_MODEL, REPLICAS, SAMPLES
+from shunter.pipeline.lake.tables import _STATES, RETENTION_DAYS, Lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+T0 = 1_738_368_000
+PARTITIONS = 4
+
+
+class Killed(BaseException):
+    """Ends a stage, as a signal does."""
+
+
+class DyingLake(Lake):
+    """A lake whose writer is killed at a write: before it, or after it and before all that follows."""
+
+    def _put(self, frame, table, how, number=None):
+        left, after = DYING[threading.get_ident()]
+        DYING[threading.get_ident()] = left - 1, after
+        if left == 0 and not after:
+            raise Killed
+        super()._put(frame, table, how, number)
+        if left == 0:
+            raise Killed
+
+
+DYING: dict[int, tuple[int, bool]] = {}
+
+
+def dying(lake, at, *, after):
+    """The lake of a writer in this thread that is killed at its write number `at`."""
+    DYING[threading.get_ident()] = at, after
+    return DyingLake(lake.root)
+
+
+def sample(minute, partition=0, **changes):
+    row = {
+        "cluster_id": "yard", "topic": "t", "partition": partition, "broker_id": 1, "role": "leader",
+        "window_start": T0 + 60 * minute, "window_seconds": 60, "bytes_in": 6_000 * (1 + partition),
+    }  # fmt: skip
+    return row | changes
+
+
+def snapshot(minute):
+    """Broker 1 has everything, broker 2 nothing."""
+    every = {"version": 1, "cluster_id": "yard", "taken_at_ms": (T0 + 60 * minute) * 1000}
+    brokers = [
+        {"id": broker, "host": "h", "rack": f"r{broker}", "disk_total_bytes": 10**12, "disk_usable_bytes": 9 * 10**11}
+        for broker in (1, 2)
+    ]
+    partitions = [
+        {
+            "topic": "t", "topic_id": "id-t", "partition": number, "replicas": [1], "isr": [1], "leader": 1,
+            "start_offset": 0, "end_offset": 100, "min_insync": 1,
+            "sizes": [{"broker": 1, "bytes": 5_000 + 6_000 * minute}],
+        }
+        for number in range(PARTITIONS)
+    ]  # fmt: skip
+    head = {"kind": "cluster", **every, "brokers": brokers, "unanswered": [], "partitions": PARTITIONS}
+    return [head, *({"kind": "partition", **every, **one} for one in partitions)]
+
+
+def write(path: Path, rows) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def rows_of(frame):
+    return sorted(map(str, (row.asDict(recursive=True) for row in frame.collect())))
+
+
+def plan_of(spark, lake, out, **options):
+    plan_id, outcomes = plan(spark, lake, FleetPlanOptions(snapshot_age=float("inf"), **options), out)
+    return plan_id, outcomes, {path.name: path.read_bytes() for path in out.iterdir()}
+
+
+def test_other_readers_see_the_same_rows(spark, lake, tmp_path):
+    """DuckDB's own reader and delta-rs, each with the rule that rows count if their batch is committed."""
+    samples = [sample(minute, number) for minute in range(3) for number in range(2)]
+    ingest(spark, lake, Inputs((write(tmp_path / "a.json", samples),), "json"))
+    ingest(spark, lake, Inputs((write(tmp_path / "s.jsonl", snapshot(1)),), "snapshots"))
+    with pytest.raises(Killed):
+        ingest(spark, dying(lake, 1, after=False), Inputs((write(tmp_path / "b.json", [sample(9)]),), "json"))
+    model(spark, lake)
+
+    folder = next(iter(Path(duckdb_extension_delta.__path__[0]).glob("extensions/*/delta.duckdb_extension")))
+    duck = duckdb.connect()
+    duck.execute(f"LOAD '{folder}'")
+    live = f"ingest_id IN (SELECT ingest_id FROM delta_scan('{lake.root}/batches'))"
+    expected = sorted((one["partition"], one["window_start"], one["bytes_in"]) for one in samples)
+    by_duck = duck.sql(
+        f"SELECT partition, epoch(window_start)::BIGINT, bytes_in FROM delta_scan('{lake.root}/samples') WHERE verdict = 'good' AND {live}"
+    )
+    assert sorted(by_duck.fetchall()) == expected
+    uncommitted = duck.sql(f"SELECT count(*) FROM delta_scan('{lake.root}/samples') WHERE NOT {live}").fetchall()
+    assert uncommitted == [(1,)], "what was killed is there, and counts nowhere"
+    batches = {one["ingest_id"] for one in DeltaTable(f"{lake.root}/batches").to_pyarrow_table().to_pylist()}
+    by_rust = [
+        (one["partition"], int(one["window_start"].timestamp()), one["bytes_in"])
+        for one in DeltaTable(f"{lake.root}/samples").to_pyarrow_table().to_pylist()
+        if one["ingest_id"] in batches and one["verdict"] == "good"
+    ]
+    assert sorted(by_rust) == expected
+    names = "topic_id", "partition", "broker_id", "windows", "bytes_in_p95", "size_bytes", "confidence"
+    by_spark = sorted(map(tuple, lake.read(spark, LOAD_MODEL).select(*names).collect()))
+    modelled = duck.sql(f"SELECT {', '.join(names)} FROM delta_scan('{lake.root}/load_model')").fetchall()
+    table = DeltaTable(f"{lake.root}/load_model")
+    assert (
+        sorted(modelled)
+        == sorted(tuple(one[name] for name in names) for one in table.to_pyarrow_table().to_pylist())
+        == by_spark
+    )
+    assert table.metadata().partition_columns == ["cluster_id"]
+    assert table.metadata().configuration["delta.deletedFileRetentionDuration"] == f"interval {RETENTION_DAYS} days"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+def test_a_stage_that_is_killed_at_any_of_its_writes_is_mended_by_the_next_run(spark, tmp_path):
+    whole, torn = Lake(str(tmp_path / "whole")), Lake(str(tmp_path / "torn"))
+    paths = (
+        write(tmp_path / "s.jsonl", [*snapshot(0), *snapshot(1)]),
+        write(tmp_path / "a.json", [sample(0), sample(1)]),
+    )
+    stages = {
+        "snapshots": (lambda lake: ingest(spark, lake, Inputs(paths[:1], "snapshots")), (BROKERS, REPLICAS, SAMPLES)),
+        "samples": (lambda lake: ingest(spark, lake, Inputs(paths[1:], "json")), (SAMPLES,)),
+        "model": (lambda lake: model(spark, lake), (LOAD_MODEL,)),
+        "plan": (lambda lake: plan_of(spark, lake, tmp_path / "out"), (PLAN_ASSIGNMENTS,)),
+    }
+    kills = dict.fromkeys(stages, 0)
+    (tmp_path / "out").mkdir()
+
+    def seen(lake, tables):
+        # Ids of batches and plans differ, and everything else has to be the same.
+        frames = [lake.read(spark, table).drop("ingest_id", "plan_id", "model_version", "model_at") for table in tables]
+        return [rows_of(frame) for frame in frames]
+
+    for name, (run, tables) in stages.items():
+        run(whole)
+        before = seen(torn, tables)
+        for at in range(20):
+            try:
+                run(dying(torn, at, after=bool(at % 2)))
+            except Killed:
+                kills[name] += 1
+                last = name in ("snapshots", "samples") and seen(torn, tables) == seen(whole, tables)
+                assert last or name in ("model", "plan") or seen(torn, tables) == before, "no half of a batch is read"
+                plans = {row[0] for row in torn.read(spark, PLANS).select("plan_id").collect()}
+                assert len(plans) <= at, "a plan counts with its last table"
+                continue
+            break
+        run(torn)
+        if name != "plan":
+            assert seen(torn, tables) == seen(whole, tables), name
+    assert kills["snapshots"] >= 3
+    assert kills["samples"] >= 1
+    assert kills["model"] >= 1
+    assert kills["plan"] >= 5
+
+
+def counted_once(spark, lake, writers):
+    """Two windows that all writers bring, and one of each."""
+    found = [tuple(row) for row in lake.read(spark, SAMPLES).select("partition", "window_start").collect()]
+    assert len(found) == len(set(found)) == 2 + writers
+    state = lake.state(spark)
+    assert [one.version for one in state.commits] == list(range(1, writers + 1))
+    assert sum(one.good for one in state.commits) == len(found)
+    later = datetime.now(UTC) + timedelta(days=1)
+    lake.clean(spark, later, older_than=timedelta(0))
+    in_the_table = spark.read.format("delta").load(f"{lake.root}/samples").count()
+    assert in_the_table == sum(one.good + one.rejected for one in state.commits)
+
+
+def shared(tmp_path, number):
+    return [write(tmp_path / f"{one}.json", [sample(0), sample(1), sample(0, 10 + one)]) for one in range(number)]
+
+
+def test_writers_at_once_of_whom_most_are_killed_count_every_window_once(spark, lake, tmp_path):
+    """Eight writers in threads. Six of them are killed at a write, and run again."""
+    paths, doomed = shared(tmp_path, 8), random.Random(7).sample(range(8), 6)
+
+    def work(one):
+        inputs = Inputs((paths[one],), "json")
+        if one in doomed:
+            with pytest.raises(Killed):
+                ingest(spark, dying(lake, one % 2, after=one % 3 == 0), inputs)
+        ingest(spark, lake, inputs)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(8)))
+    counted_once(spark, lake, 8)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_processes_at_once_of_which_most_are_killed_count_every_window_once(spark, lake, tmp_path):
+    """Forty processes, four at a time. Thirty of them are killed at any moment, and run again."""
+    paths, rng = shared(tmp_path, 40), random.Random(11)
+    doomed = {one: rng.uniform(3, 25) for one in rng.sample(range(40), 30)}
+
+    def started(one):
+        command = [sys.executable, "-m", "shunter", "pipeline", "--root", lake.root, "--master", "local[1]"]
+        command += ["--memory", "512m", "--conf", "spark.driver.host=127.0.0.1", "ingest", paths[one], "--kind", "json"]
+        return subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        )
+
+    def work(one):
+        if one in doomed:
+            with started(one) as process:
+                try:
+                    process.communicate(timeout=doomed[one])
+                except subprocess.TimeoutExpired:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.communicate()
+        with started(one) as process:
+            told, _ = process.communicate()
+        assert process.returncode == 0, told
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(40)))
+    counted_once(spark, lake, 40)
+
+
+def test_two_models_of_one_cluster_at_once_are_both_made(spark, lake, tmp_path):
+    ingest(spark, lake, Inputs((write(tmp_path / "a.json", [sample(0), sample(1, 1)]),), "json"))
+    with ThreadPoolExecutor(2) as pool:
+        made = [one.result() for one in [pool.submit(model, spark, lake) for _ in range(2)]]
+    assert [one.replicas for one in made] == [2, 2]
+    assert lake.read(spark, LOAD_MODEL).count() == 2
+    history = spark.sql(f"DESCRIBE HISTORY {lake.name(LOAD_MODEL)}").where("operation = 'WRITE'")
+    assert history.count() == 2, "none is lost"
+
+
+def test_a_plan_of_an_earlier_time_is_made_again_byte_for_byte(spark, lake, tmp_path):
+    ingest(spark, lake, Inputs((write(tmp_path / "s.jsonl", [*snapshot(0), *snapshot(1)]),), "snapshots"))
+    model(spark, lake)
+    plan_id, (outcome,), first = plan_of(spark, lake, tmp_path / "first")
+    assert outcome.moves > 0
+    made_from = lake.read(spark, PLANS).where(f"plan_id = '{plan_id}'").select("model_version", "model_at").first()
+    version, at = lake.version(spark, LOAD_MODEL)
+    assert (made_from["model_version"], made_from["model_at"].astimezone(UTC)) == (version, at)
+
+    then = datetime.now(UTC)
+    rates = [
+        sample(minute, number, bytes_in=10**9 * (number + 1)) for minute in range(3) for number in range(PARTITIONS)
+    ]
+    ingest(spark, lake, Inputs((write(tmp_path / "a.json", rates),), "json"))
+    ingest(spark, lake, Inputs((write(tmp_path / "t.jsonl", snapshot(5)),), "snapshots"))
+    model(spark, lake)
+    lake.optimize(spark)
+    plan_of(spark, lake, tmp_path / "now")
+    again, (outcome,), files = plan_of(spark, lake, tmp_path / "again", as_of=then)
+    assert files == first
+    assert lake.read(spark, PLANS).where(f"plan_id = '{again}'").first()["model_version"] == version
+    before = replace(lake, as_of=datetime(2020, 1, 1, tzinfo=UTC))
+    assert before.read(spark, SAMPLES).count() == 0, "there was no lake"
+
+
+def test_a_schema_of_a_catalog_holds_a_lake(spark, tmp_path):
+    spark.sql("CREATE SCHEMA yards")
+    lake = Lake("spark_catalog.yards")
+    path = write(tmp_path / "a.json", [sample(0), sample(1)])
+    assert ingest(spark, lake, Inputs((path,), "json")).good == 2
+    assert model(spark, lake).replicas == 1
+    assert spark.sql("SELECT count(*) FROM yards.samples JOIN yards.batches USING (ingest_id)").first()[0] == 2
+
+
+def test_a_commit_that_is_missing_or_of_a_newer_version_is_refused(spark, lake, tmp_path):
+    ingest(spark, lake, Inputs((write(tmp_path / "a.json", [sample(0)]),), "json"))
+    _STATES.clear()
+    spark.sql(f"UPDATE {lake.name(BATCHES)} SET schema_version = 2")
+    with pytest.raises(FormatError, match="version 2 is not understood"):
+        lake.state(spark)
+    spark.sql(f"UPDATE {lake.name(BATCHES)} SET schema_version = 1, version = 2")
+    with pytest.raises(FormatError, match="one is missing or there twice"):
+        lake.state(spark)
