@@ -66,9 +66,8 @@ def make_bundle(out: Path, source: Path, progress: Callable[[str], None]) -> int
         )
     (out / "requirements.txt").write_text(requirements)
     progress("fetching Spark's connectors to Kafka and Delta")
-    settings = SessionSettings(master="local[1]", packages=(KAFKA_SOURCE,), ivy_cache=(cache / "ivy").absolute())
-    delta_jars(cache)
-    open_session(settings).stop()
+    ivy, jars = (cache / "ivy").absolute(), delta_jars(cache)
+    open_session(SessionSettings(master="local[1]", packages=(KAFKA_SOURCE,), ivy_cache=ivy, jars=jars)).stop()
     for left in ("locks", "fetching"):
         shutil.rmtree(cache / left, ignore_errors=True)
     (out / "install.sh").write_text(_INSTALL)

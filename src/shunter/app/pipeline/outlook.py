@@ -90,7 +90,8 @@ def quality(spark: SparkSession, lake: Lake, *, clusters: Sequence[str] = ()) ->
     Raises:
         FormatError: there is nothing to look at.
     """
-    tables = (_of(lake.read(spark, table), clusters) for table in (SAMPLES, REPLICAS, REJECTS))
+    live = lake.live(spark)
+    tables = (_of(lake.read(spark, table, live), clusters) for table in (SAMPLES, REPLICAS, REJECTS))
     written = _written(spark, lake, data_quality(*tables), DATA_QUALITY, clusters)
     newest = F.max("date").alias("date")
     rows = written.join(written.groupBy("cluster_id").agg(newest), on=["cluster_id", "date"], how="left_semi")

@@ -328,7 +328,8 @@ def model(
     table = {"samples": SAMPLES, "hourly": HOURLY}[source]
     live = lake.live(spark)
     rows = sum(commit.good for commit in live)
-    frame, replicas = lake.read(spark, table), lake.read(spark, REPLICAS)
+    # All tables are read by one list of batches: a batch that comes meanwhile is in none of them.
+    frame, replicas = lake.read(spark, table, live), lake.read(spark, REPLICAS, live)
     if clusters:
         frame = frame.where(F.col("cluster_id").isin(*clusters))
     if since is not None:
@@ -352,9 +353,12 @@ def model(
     if counted is None or counted["replicas"] == 0:
         raise FormatError(lake.root, f"has no {source} to model: run `shunter pipeline ingest` first")
     weeks = lake.read(spark, SHAPES).count()
-    brokers, doubted = _check_brokers(spark, lake, clusters)
-    explained = _explain_processors(spark, lake, clusters)
-    return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], brokers, doubted, explained)
+    brokers = lake.read(spark, BROKER_SAMPLES, live)
+    if clusters:
+        brokers = brokers.where(F.col("cluster_id").isin(*clusters))
+    compared, doubted = _check_brokers(spark, lake, brokers, lake.read(spark, SAMPLES, live))
+    explained = _explain_processors(spark, lake, brokers)
+    return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], compared, doubted, explained)
 
 
 def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> None:
@@ -367,23 +371,19 @@ def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> N
     lake.write(broker_weeks(partition_weeks(loads, shapes), known), BROKER_WEEKS)
 
 
-def _check_brokers(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[int, tuple[BrokerDoubt, ...]]:
+def _check_brokers(
+    spark: SparkSession, lake: Lake, brokers: DataFrame, samples: DataFrame
+) -> tuple[int, tuple[BrokerDoubt, ...]]:
     """Compare the samples with the brokers' own counters, if there are some."""
-    brokers = lake.read(spark, BROKER_SAMPLES)
-    if clusters:
-        brokers = brokers.where(F.col("cluster_id").isin(*clusters))
     if brokers.isEmpty():
         return 0, ()
-    lake.write(broker_loads(brokers, lake.read(spark, SAMPLES)), BROKER_LOADS)
+    lake.write(broker_loads(brokers, samples), BROKER_LOADS)
     written = lake.read(spark, BROKER_LOADS)
     return written.count(), doubts(written)
 
 
-def _explain_processors(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> tuple[ToldProcessors, ...]:
+def _explain_processors(spark: SparkSession, lake: Lake, brokers: DataFrame) -> tuple[ToldProcessors, ...]:
     """Find how much processor time a byte costs brokers, if their processor metrics are known."""
-    brokers = lake.read(spark, BROKER_SAMPLES)
-    if clusters:
-        brokers = brokers.where(F.col("cluster_id").isin(*clusters))
     if brokers.where(F.col("cpu").isNotNull()).isEmpty():
         return ()
     lake.write(processor_model(brokers), PROCESSOR_MODEL)
@@ -463,7 +463,8 @@ def plan(
         FormatError: there is no cluster to plan, or a named cluster is not there.
         SettingsError: an option has a wrong value.
     """
-    plan_id = f"{utc_now():%Y%m%dT%H%M%S}-{options.scope}"
+    # Two plans of one second are two plans.
+    plan_id = f"{utc_now():%Y%m%dT%H%M%S.%f}-{options.scope}"
     asked = FleetPlan(
         plan_id,
         options.request(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial, reduce
 from typing import Literal, NamedTuple
 
@@ -21,6 +21,7 @@ from shunter.pipeline.lake.commits import (
     Commit,
     InputFile,
     LogState,
+    anew,
     touch,
 )
 from shunter.pipeline.lake.schemas import AMOUNTS, BROKER_SAMPLES, FOLLOWER, REJECTS, SAMPLE_KEY, SAMPLES
@@ -118,8 +119,6 @@ class Profile:
     rows: int
     largest_day: int
     clusters: tuple[str, ...]
-    first_date: date | None
-    last_date: date | None
     mixed_files: tuple[str, ...]
     """Files with rows of more than one cluster."""
     since: datetime | None = None
@@ -160,15 +159,14 @@ def ingest_files(
         new, skipped = new_inputs(state, found, kind)
         if not new:
             return None
-        begun = begin_batch(state, attempt, kind, new)
 
-        def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
+        def take(begun: Commit, files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
             rows = [reader(spark, [file.path for file in files])] if files else []
             if broken:
                 rows.append(put_broken_aside(spark, broken, kind))
             return write_batch(spark, lake, state, reduce(DataFrame.unionByName, rows), begun, now=now, options=options)
 
-        return taking_what_can_be_read(new, partial(reader, spark), take, partial(lake.discard, spark, attempt))
+        return taking_what_can_be_read(begin_batch(state, attempt, kind, new), partial(reader, spark), take)
 
     found = list_inputs(spark, paths, dated=dated)
     commit = lake.transact(spark, batch_id(kind, found), prepare, now)
@@ -270,7 +268,7 @@ def write_batch(
     options: IngestOptions,
     late_before: datetime | None = None,
 ) -> Commit:
-    """Judge rows and write them under the commit's ingest id; gives back the commit with its counts, uncommitted.
+    """Judge rows and write them; gives back the commit with its counts and the id of these rows, uncommitted.
 
     Args:
         state: What is committed; rows are judged by it.
@@ -298,7 +296,8 @@ def write_batch(
     made = counted(spark, lake, commit, profile.clusters)
     if all(rule != UNSURE for rule, _ in made.rules):
         return made
-    lake.write_judged(sequence(one_by_one=True), commit.ingest_id, again=True)
+    commit = anew(commit)
+    lake.write_judged(sequence(one_by_one=True), commit.ingest_id)
     return counted(spark, lake, commit, profile.clusters)
 
 
@@ -324,8 +323,6 @@ def counted(spark: SparkSession, lake: Lake, commit: Commit, clusters: tuple[str
         rejected=sum(rows for _, rows in rules),
         rules=rules,
         clusters=clusters,
-        first_date=min((row["date"] for row in days), default=None),
-        last_date=max((row["date"] for row in days), default=None),
         since=min((_utc(row["oldest"]) for row in days), default=None),
         until=max((_utc(row["end"]) for row in days), default=None),
         longest=max((row["longest"] for row in days), default=0),
@@ -357,13 +354,10 @@ def profile_of(rows: DataFrame, *, by_file: bool = True) -> Profile:
         .collect()
     )
     names = {row["cluster_id"] for row in counted if row["cluster_id"] is not None}
-    days = sorted(row["date"] for row in counted if row["date"] is not None)
     return Profile(
         rows=sum(row["rows"] for row in counted),
         largest_day=max((row["rows"] for row in counted), default=0),
         clusters=tuple(sorted(name for name in names if name.strip() and name != NO_NAME)),
-        first_date=days[0] if days else None,
-        last_date=days[-1] if days else None,
         # File names are long, and most batches are of one cluster. Only batches of several pay for reading each row's
         # file.
         mixed_files=_mixed_files(rows) if by_file and len(names) > 1 else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -11,9 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.ingest.validation import as_raw
-from shunter.pipeline.lake.commits import InputFile
+from shunter.pipeline.lake.commits import Commit, InputFile, anew
 
-Made = TypeVar("Made")
 _MOST_CAUSES = 10
 
 FILE_RULE = "file_not_readable"
@@ -28,30 +27,27 @@ class BrokenFile(NamedTuple):
 
 
 def taking_what_can_be_read(
-    new: Sequence[InputFile],
+    begun: Commit,
     read: Callable[[Sequence[str]], DataFrame],
-    take: Callable[[Sequence[InputFile], Sequence[BrokenFile]], Made],
-    begin_anew: Callable[[], None],
-) -> Made:
-    """Take files; if that fails, find out which of them can't be read, and take the others.
+    take: Callable[[Commit, Sequence[InputFile], Sequence[BrokenFile]], Commit],
+) -> Commit:
+    """Take a batch's files; if that fails, find out which of them can't be read, and take the others anew.
 
     Args:
         read: Reads some of the files.
-        take: Takes files, and puts broken ones aside.
-        begin_anew: Throws away what a first `take` has left.
+        take: Takes files into the batch, and puts broken ones aside.
 
     Raises:
         PySparkException, Py4JJavaError: as `take`, if every file can be read.
     """
     try:
-        return take(new, ())
+        return take(begun, begun.files, ())
     except (PySparkException, Py4JJavaError):
-        broken = [found for found in (_flaw(file.path, read) for file in new) if found is not None]
+        broken = [found for found in (_flaw(file.path, read) for file in begun.files) if found is not None]
         if not broken:
             raise
-    begin_anew()
     names = {one.path for one in broken}
-    return take([file for file in new if file.path not in names], broken)
+    return take(anew(begun), [file for file in begun.files if file.path not in names], broken)
 
 
 def put_broken_aside(spark: SparkSession, broken: Sequence[BrokenFile], source: str) -> DataFrame:

@@ -118,9 +118,8 @@ def ingest_with_brokers(
         new, skipped = new_inputs(state, found, reader.kind)
         if not new:
             return None
-        begun = begin_batch(state, attempt, reader.kind, new)
 
-        def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
+        def take(begun: Commit, files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
             nonlocal brokers
             if not files and reader.kind == CRUISE_CONTROL:
                 raise FormatError(broken[0].path, f"can't be read to its end: {broken[0].why}")
@@ -134,21 +133,21 @@ def ingest_with_brokers(
                 good = judged.where(F.col("rule").isNull())
                 by_cluster = good.groupBy("cluster_id").agg(F.count("*").alias("rows")).collect()
                 brokers = sum(row["rows"] for row in by_cluster)
-                if brokers:
-                    lake.write_rows(good, BROKER_SAMPLES, attempt)
                 replicas = lake.read(spark, REPLICAS, state.live)
                 rows = reader.partitions(spark, paths, replicas).unionByName(_as_rejects(judged))
                 if broken:
                     rows = rows.unionByName(put_broken_aside(spark, broken, reader.kind))
                 with_brokers = replace(begun, tables=(BROKER_SAMPLES.name,) if brokers else ())
                 commit = write_batch(spark, lake, state, rows, with_brokers, now=now, options=options)
+                if brokers:
+                    lake.write_rows(good, BROKER_SAMPLES, commit.ingest_id)
             finally:
                 judged.unpersist()
             clusters = {*commit.clusters, *(row["cluster_id"] for row in by_cluster)}
             return replace(commit, clusters=tuple(sorted(clusters)))
 
-        read = partial(reader.read, spark)
-        return taking_what_can_be_read(new, read, take, partial(lake.discard, spark, attempt))
+        begun = begin_batch(state, attempt, reader.kind, new)
+        return taking_what_can_be_read(begun, partial(reader.read, spark), take)
 
     found = list_inputs(spark, paths)
     made = lake.transact(spark, batch_id(reader.kind, found), prepare, now)

@@ -74,9 +74,8 @@ def open_days(state: LogState, *, new_only: bool = True) -> tuple[date, ...]:
     days: set[date] = set()
     for commit in state.live:
         came_before = new_only and commit.version <= rolled_to
-        if commit.first_date is not None and not came_before:
-            last = commit.last_date if commit.until is None else commit.until.date()
-            days.update(_between(commit.first_date - _reach(state), last or commit.first_date))
+        if commit.since is not None and commit.until is not None and not came_before:
+            days.update(_between(commit.since.date() - _reach(state), commit.until.date()))
     # Some rows of days past retention may still be there. Rolled up from these alone, such days would lose the others.
     return tuple(sorted(day for day in days if let_go is None or day >= let_go))
 

@@ -55,7 +55,7 @@ def ingest_snapshots(
         begun = Commit(attempt, SNAPSHOTS, new, tables=(BROKERS.name, REPLICAS.name))
         read = partial(read_snapshot_lines, spark, now=now)
 
-        def take(files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
+        def take(begun: Commit, files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
             nonlocal taken
             if not files:
                 raise FormatError(broken[0].path, f"can't be read to its end: {broken[0].why}")
@@ -66,7 +66,7 @@ def ingest_snapshots(
                 lines.unpersist()
             return commit
 
-        return taking_what_can_be_read(new, read, take, partial(lake.discard, spark, attempt))
+        return taking_what_can_be_read(begun, read, take)
 
     found = list_inputs(spark, paths)
     made = lake.transact(spark, batch_id(SNAPSHOTS, found), prepare, now)
@@ -89,14 +89,14 @@ def _write(
     taken, refused = choose(seen, known)
     whole = _only(lines, taken, "file") if refused else lines
     replicas = replicas_of(whole)
-    lake.write_rows(brokers_of(whole), BROKERS, begun.ingest_id)
-    lake.write_rows(replicas, REPLICAS, begun.ingest_id)
     rows = _new_samples(lake.read(spark, REPLICAS, state.live), replicas, known).unionByName(broken_lines(lines))
     if refused:
         rows = rows.unionByName(put_aside(spark, refused))
     if broken:
         rows = rows.unionByName(put_broken_aside(spark, broken, SNAPSHOTS))
     commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
+    lake.write_rows(brokers_of(whole), BROKERS, commit.ingest_id)
+    lake.write_rows(replicas, REPLICAS, commit.ingest_id)
     clusters = {*commit.clusters, *(one.cluster_id for one in taken)}
     return taken, replace(commit, clusters=tuple(sorted(clusters)))
 
@@ -178,7 +178,8 @@ def latest_snapshot(spark: SparkSession, lake: Lake) -> tuple[DataFrame, DataFra
 
     A lake of an older version may have a snapshot in two batches: only one of them is taken.
     """
-    brokers, replicas = lake.read(spark, BROKERS), lake.read(spark, REPLICAS)
+    live = lake.live(spark)
+    brokers, replicas = lake.read(spark, BROKERS, live), lake.read(spark, REPLICAS, live)
     newest = brokers.groupBy("cluster_id").agg(F.max(F.struct("taken_at", "ingest_id")).alias("newest"))
     newest = newest.select("cluster_id", "newest.taken_at", "newest.ingest_id")
     keys = ["cluster_id", "taken_at", "ingest_id"]

@@ -7,9 +7,10 @@ the next number: Delta lets one writer take a number (`tables.Lake`). Readers se
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime
 from typing import Any
+from uuid import uuid4
 
 from shunter.errors import FormatError
 from shunter.pipeline.lake.schemas import BROKER_SAMPLES, SCHEMA_VERSION, SNAPSHOTS
@@ -50,8 +51,6 @@ class Commit:
     rejected: int = 0
     rules: tuple[tuple[str, int], ...] = ()
     clusters: tuple[str, ...] = ()
-    first_date: date | None = None
-    last_date: date | None = None
     since: datetime | None = None
     """Start of the first window of its good rows."""
     until: datetime | None = None
@@ -94,6 +93,11 @@ class LogState:
     def rolled_to(self) -> int:
         """The commit up to which all rows are in hours and days."""
         return max((one.rolled_to for one in self.commits), default=0)
+
+
+def anew(commit: Commit) -> Commit:
+    """The same batch under another id. Rows that were written under the former one count nowhere, and `clean` deletes them."""
+    return replace(commit, ingest_id=f"{commit.ingest_id[:-8]}{uuid4().hex[:8]}")
 
 
 def conflicts(mine: Commit, theirs: Commit) -> bool:

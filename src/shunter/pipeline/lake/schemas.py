@@ -188,8 +188,6 @@ BATCHES = Table(
                 "rules", "rejected rows by rule", StructField("rule", StringType()), StructField("rows", LongType())
             ),
             _listed("clusters", "clusters of the good rows"),
-            column("first_date", DateType(), "first day of the good rows", nullable=True),
-            column("last_date", DateType(), "last day of the good rows", nullable=True),
             column("since", TimestampType(), "start of the first window of the good rows", unit="UTC", nullable=True),
             column("until", TimestampType(), "end of the last window of the good rows", unit="UTC", nullable=True),
             column("longest", IntegerType(), "the longest window of the good rows; 0: there are none", unit="s"),

@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
+from operator import itemgetter
 from typing import Any, NamedTuple
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import DataFrame, DataFrameWriterV2, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from shunter.errors import DriverError, FormatError
 from shunter.pipeline.lake import account_schemas, outlook_schemas, schemas
@@ -53,6 +54,7 @@ BATCHED = (JUDGED, REPLICAS, BROKERS, BROKER_SAMPLES)
 RETENTION_DAYS = 30
 """So long a table can be read as it was. `VACUUM` deletes files that were replaced earlier."""
 PROPERTIES = {
+    "shunter.version": str(SCHEMA_VERSION),
     "delta.deletedFileRetentionDuration": f"interval {RETENTION_DAYS} days",
     "delta.logRetentionDuration": f"interval {RETENTION_DAYS} days",
     # Readers without Spark, delta-rs among them, do not all understand deletion vectors.
@@ -117,8 +119,8 @@ class Lake:
         key = spark.sparkContext.applicationId, self.root
         known = _STATES.get(key, LogState()) if self.as_of is None else LogState()
         place = self.name(BATCHES)
-        rows = self._rows(spark, BATCHES).where(F.col("version") > known.version).orderBy("version").collect()
-        new = tuple(commit_of(row.asDict(), place) for row in rows)
+        rows = self._rows(spark, BATCHES).where(F.col("version") > known.version).collect()
+        new = tuple(commit_of(row.asDict(), place) for row in sorted(rows, key=itemgetter("version")))
         expected = known.version + 1
         if [one.version for one in new] != list(range(expected, expected + len(new))):
             rule = (
@@ -151,7 +153,7 @@ class Lake:
             prepared = prepare(state, attempt)
             if prepared is None:
                 return None
-            commit = self._append(spark, state, replace(prepared, ingest_id=attempt, committed_at=now))
+            commit = self._append(spark, state, replace(prepared, committed_at=now))
             if commit is not None:
                 return commit
         rule = f"other writers changed what batch {name} rests on {_MOST_ATTEMPTS} times in a row: run it again"
@@ -163,7 +165,7 @@ class Lake:
         while True:
             numbered = replace(commit, version=state.version + 1)
             row = asdict(numbered) | {"schema_version": SCHEMA_VERSION}
-            frame = spark.createDataFrame([row], _nullable(BATCHES.schema))
+            frame = spark.createDataFrame([row], BATCHES.schema)
             # Delta skips a write whose number is taken: whether it was is seen by reading on.
             self._put(frame, BATCHES, DataFrameWriterV2.append, ("batches", numbered.version))
             state = self.state(spark)
@@ -235,14 +237,8 @@ class Lake:
         row = history.orderBy(F.desc("version")).select("version", "timestamp").first()
         return None if row is None else (row["version"], row["timestamp"].astimezone(UTC))
 
-    def write_judged(self, frame: DataFrame, ingest_id: str, *, again: bool = False) -> None:
-        """Append judged rows (columns of `rejects`; `rule` null on good ones) of an attempt, not yet committed.
-
-        Args:
-            again: Replace what the attempt wrote before.
-        """
-        if again:
-            self.discard(frame.sparkSession, ingest_id, (JUDGED,))
+    def write_judged(self, frame: DataFrame, ingest_id: str) -> None:
+        """Append judged rows (columns of `rejects`; `rule` null on good ones) of an attempt, not yet committed."""
         verdict = F.when(F.col("rule").isNull(), F.lit(GOOD)).otherwise(F.lit(REJECTED))
         self.write_rows(frame.withColumn("verdict", verdict), JUDGED, ingest_id)
 
@@ -268,18 +264,22 @@ class Lake:
         number: tuple[str, int] | None = None,
     ) -> None:
         options = {} if number is None else {"txnAppId": f"shunter-{number[0]}", "txnVersion": str(number[1])}
+        rows = frame.select(*(_column(field) for field in table.schema))
 
         def work() -> None:
-            # A write to no table would be refused, or make one without partitions.
             if self._found(frame.sparkSession, table) is None:
-                self._create(frame.sparkSession, table)
-            how(frame.select(*table.columns).writeTo(self.name(table)).options(**options))
+                # Empty, and so at once: a folder with the files of a writer that was killed could not become a table.
+                self._create(rows.limit(0), table)
+            how(rows.writeTo(self.name(table)).options(**options))
 
         self._repeating(work)
 
-    def _create(self, spark: SparkSession, table: Table) -> None:
-        writer = spark.createDataFrame([], _nullable(table.schema)).writeTo(self.name(table)).using("delta")
-        for name, value in PROPERTIES.items():
+    def _create(self, rows: DataFrame, table: Table) -> None:
+        writer = rows.writeTo(self.name(table)).using("delta")
+        # Bounds of other columns would cost more at each write than they save: their rows are found by partition.
+        found_by = "version" if table is BATCHES else "ingest_id"
+        bounds = ("StatsColumns", found_by) if found_by in table.columns else ("NumIndexedCols", "0")
+        for name, value in {**PROPERTIES, f"delta.dataSkipping{bounds[0]}": bounds[1]}.items():
             writer = writer.tableProperty(name, value)
         (writer.partitionedBy(*map(F.col, table.partitions)) if table.partitions else writer).create()
 
@@ -298,11 +298,6 @@ class Lake:
         """Merge small files of the tables that batches write. Rows, and the versions that can be read, stay."""
         for table in (*BATCHED, BATCHES):
             self.change(spark, table, "OPTIMIZE")
-
-    def discard(self, spark: SparkSession, ingest_id: str, tables: Sequence[Table] = BATCHED) -> None:
-        """Delete the rows of an attempt that is begun again."""
-        for table in tables:
-            self.change(spark, table, "DELETE FROM", f"WHERE {among([ingest_id])}")
 
     def change(self, spark: SparkSession, table: Table, before: str, after: str = "") -> None:
         """Run a statement of Delta's about a table, if there is one: the words before its name, and those after it."""
@@ -357,9 +352,6 @@ def _begun(ingest_id: str) -> datetime:
     return datetime.strptime(ingest_id.split("-")[-2], "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
 
 
-def _nullable(kind: Any) -> Any:
-    """A schema whose columns may all be null: Delta would check the others row by row at each write."""
-    if isinstance(kind, StructType):
-        fields = (StructField(one.name, _nullable(one.dataType), True, one.metadata) for one in kind)
-        return StructType(list(fields))
-    return ArrayType(_nullable(kind.elementType), True) if isinstance(kind, ArrayType) else kind
+def _column(field: StructField) -> Column:
+    """A column as it is written: with its type, unit and meaning."""
+    return F.col(field.name).cast(field.dataType.simpleString()).alias(field.name, metadata=field.metadata)
