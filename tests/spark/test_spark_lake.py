@@ -24,7 +24,7 @@ from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model,
 from shunter.errors import FormatError
 from shunter.pipeline.lake.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
 from shunter.pipeline.lake.schemas import BATCHES, BROKERS, DAILY, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES
-from shunter.pipeline.lake.tables import _STATES, RETENTION_DAYS, Lake
+from shunter.pipeline.lake.tables import _STATES, JUDGED, RETENTION_DAYS, Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -307,7 +307,7 @@ def test_two_models_and_two_plans_of_one_cluster_at_once_are_both_made(spark, la
         (first, _, files), (second, _, others) = (one.result() for one in plans)
     assert made[0] == made[1]
     assert lake.read(spark, LOAD_MODEL).count() == made[0].replicas
-    history = spark.sql(f"DESCRIBE HISTORY {lake.name(LOAD_MODEL)}").where("operation <> 'OPTIMIZE'")
+    history = spark.sql(f"DESCRIBE HISTORY {lake.name(LOAD_MODEL)}").where("operationParameters['mode'] = 'Overwrite'")
     assert history.count() == 2, "none is lost"
     assert first != second
     assert files == others != {}
@@ -339,6 +339,16 @@ def test_a_plan_of_an_earlier_time_is_made_again_byte_for_byte(spark, lake, tmp_
     assert lake.read(spark, PLANS).where(f"plan_id = '{again}'").first()["model_version"] == version
     before = replace(lake, as_of=datetime(2020, 1, 1, tzinfo=UTC))
     assert before.read(spark, SAMPLES).count() == 0, "there was no lake"
+
+
+@pytest.mark.parametrize("left", ["_delta_log/_staged_commits", "date=2025-02-01"])
+def test_a_writer_that_was_killed_while_it_made_a_table_is_in_nobodys_way(spark, lake, tmp_path, left):
+    for name in (SAMPLES.name, BATCHES.name):
+        (Path(lake.root) / name / left).mkdir(parents=True)
+        (Path(lake.root) / name / left / "part-0.parquet").write_bytes(b"half")
+    assert ingest(spark, lake, Inputs((write(tmp_path / "a.json", [sample(0), sample(1)]),), "json")).good == 2
+    assert len(seen(spark, lake, (SAMPLES,))[0]) == 2
+    assert DeltaTable(f"{lake.root}/samples").metadata().partition_columns == list(JUDGED.partitions)
 
 
 def test_a_schema_of_a_catalog_holds_a_lake(spark, tmp_path):

@@ -54,7 +54,6 @@ BATCHED = (JUDGED, REPLICAS, BROKERS, BROKER_SAMPLES)
 RETENTION_DAYS = 30
 """So long a table can be read as it was. `VACUUM` deletes files that were replaced earlier."""
 PROPERTIES = {
-    "shunter.version": str(SCHEMA_VERSION),
     "delta.deletedFileRetentionDuration": f"interval {RETENTION_DAYS} days",
     "delta.logRetentionDuration": f"interval {RETENTION_DAYS} days",
     # Readers without Spark, delta-rs among them, do not all understand deletion vectors.
@@ -71,7 +70,13 @@ TABLES: tuple[Table, ...] = tuple(
 )
 """Every table of a lake."""
 
-_NOT_THERE = {"PATH_NOT_FOUND", "DELTA_MISSING_DELTA_TABLE", "DELTA_TABLE_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND"}
+_NOT_THERE = {
+    "PATH_NOT_FOUND",
+    "DELTA_MISSING_DELTA_TABLE",
+    "DELTA_TABLE_NOT_FOUND",
+    "DELTA_TABLE_ONLY_OPERATION",
+    "TABLE_OR_VIEW_NOT_FOUND",
+}
 _CONFLICT = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|ALREADY_EXISTS|Concurrent\w+Exception")
 _MOST_ATTEMPTS = 8
 _MOST_LITERALS = 200
@@ -268,20 +273,25 @@ class Lake:
 
         def work() -> None:
             if self._found(frame.sparkSession, table) is None:
-                # Empty, and so at once: a folder with the files of a writer that was killed could not become a table.
                 self._create(rows.limit(0), table)
             how(rows.writeTo(self.name(table)).options(**options))
 
         self._repeating(work)
 
     def _create(self, rows: DataFrame, table: Table) -> None:
-        writer = rows.writeTo(self.name(table)).using("delta")
         # Bounds of other columns would cost more at each write than they save: their rows are found by partition.
         found_by = "version" if table is BATCHES else "ingest_id"
         bounds = ("StatsColumns", found_by) if found_by in table.columns else ("NumIndexedCols", "0")
-        for name, value in {**PROPERTIES, f"delta.dataSkipping{bounds[0]}": bounds[1]}.items():
-            writer = writer.tableProperty(name, value)
-        (writer.partitionedBy(*map(F.col, table.partitions)) if table.partitions else writer).create()
+        properties = {**PROPERTIES, f"delta.dataSkipping{bounds[0]}": bounds[1]}
+        if not is_schema(self.root):
+            # The table API takes a folder that a killed writer had just made for a table, and this one makes the table.
+            writer = rows.write.format("delta").mode("append").options(**properties)
+            writer.partitionBy(*table.partitions).save(f"{self.root}/{table.name}")
+            return
+        made = rows.writeTo(self.name(table)).using("delta")
+        for name, value in properties.items():
+            made = made.tableProperty(name, value)
+        (made.partitionedBy(*map(F.col, table.partitions)) if table.partitions else made).create()
 
     def _repeating(self, work: Callable[[], Any]) -> None:
         """Do work again if another writer's commit came in between."""
