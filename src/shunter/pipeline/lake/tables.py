@@ -11,17 +11,17 @@ Derived tables are replaced cluster by cluster (day by day, plan by plan): one c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import Column, DataFrame, DataFrameWriterV2, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -172,7 +172,7 @@ class Lake:
             row = asdict(numbered) | {"schema_version": SCHEMA_VERSION}
             frame = spark.createDataFrame([row], BATCHES.schema)
             # Delta skips a write whose number is taken: whether it was is seen by reading on.
-            self._put(frame, BATCHES, DataFrameWriterV2.append, ("batches", numbered.version))
+            self._put(frame, BATCHES, "append", ("batches", numbered.version))
             state = self.state(spark)
             newer = state.commits[len(base.commits) :]
             if any(one.ingest_id == commit.ingest_id for one in newer):
@@ -231,16 +231,16 @@ class Lake:
 
     def version(self, spark: SparkSession, table: Table) -> tuple[int, datetime] | None:
         """Delta's version of a table, now or at `as_of`, and when it was made; None: there was none."""
+        words = f"DESCRIBE HISTORY {self.name(table)} {'LIMIT 1' if self.as_of is None else ''}"
         try:
-            history = spark.sql(f"DESCRIBE HISTORY {self.name(table)} {'LIMIT 1' if self.as_of is None else ''}")
+            # The rows are here already: sorting and choosing them in Spark would be another query.
+            rows = spark.sql(words).collect()
         except AnalysisException as error:
             if error.getCondition() not in _NOT_THERE:
                 raise
             return None
-        if self.as_of is not None:
-            history = history.where(F.col("timestamp") <= F.lit(self.as_of))
-        row = history.orderBy(F.desc("version")).select("version", "timestamp").first()
-        return None if row is None else (row["version"], row["timestamp"].astimezone(UTC))
+        known = [(row["version"], row["timestamp"].astimezone(UTC)) for row in rows]
+        return max((one for one in known if self.as_of is None or one[1] <= self.as_of), default=None)
 
     def write_judged(self, frame: DataFrame, ingest_id: str) -> None:
         """Append judged rows (columns of `rejects`; `rule` null on good ones) of an attempt, not yet committed."""
@@ -249,7 +249,7 @@ class Lake:
 
     def write_rows(self, frame: DataFrame, table: Table, ingest_id: str) -> None:
         """Append an attempt's rows of a table, not yet committed."""
-        self._put(frame.withColumn("ingest_id", F.lit(ingest_id)), table, DataFrameWriterV2.append)
+        self._put(frame.withColumn("ingest_id", F.lit(ingest_id)), table, "append")
 
     def write(self, frame: DataFrame, table: Table, number: tuple[str, int] | None = None) -> None:
         """Replace exactly the partitions of a derived table that the rows fall into, by one commit.
@@ -259,39 +259,42 @@ class Lake:
         Args:
             number: Of whom, and which of his: a writer whose number is not above the last one writes nothing.
         """
-        self._put(frame, table, DataFrameWriterV2.overwritePartitions, number)
+        self._put(frame, table, "overwrite", number)
 
     def _put(
         self,
         frame: DataFrame,
         table: Table,
-        how: Callable[[DataFrameWriterV2], None],
+        mode: Literal["append", "overwrite"],
         number: tuple[str, int] | None = None,
     ) -> None:
+        """Append rows, or overwrite the partitions that they fall into. The first write makes the table."""
         options = {} if number is None else {"txnAppId": f"shunter-{number[0]}", "txnVersion": str(number[1])}
-        rows = frame.select(*(_column(field) for field in table.schema))
-
-        def work() -> None:
-            if self._found(frame.sparkSession, table) is None:
-                self._create(rows.limit(0), table)
-            how(rows.writeTo(self.name(table)).options(**options))
-
-        self._repeating(work)
-
-    def _create(self, rows: DataFrame, table: Table) -> None:
         # Bounds of other columns would cost more at each write than they save: their rows are found by partition.
         found_by = "version" if table is BATCHES else "ingest_id"
         bounds = ("StatsColumns", found_by) if found_by in table.columns else ("NumIndexedCols", "0")
         properties = {**PROPERTIES, f"delta.dataSkipping{bounds[0]}": bounds[1]}
-        if not is_schema(self.root):
-            # The table API takes a folder that a killed writer had just made for a table, and this one makes the table.
-            writer = rows.write.format("delta").mode("append").options(**properties)
-            writer.partitionBy(*table.partitions).save(f"{self.root}/{table.name}")
+        rows = frame.select(*(_column(field) for field in table.schema))
+        if is_schema(self.root):
+            self._repeating(lambda: self._put_by_name(rows, table, mode, options, properties))
             return
-        made = rows.writeTo(self.name(table)).using("delta")
-        for name, value in properties.items():
-            made = made.tableProperty(name, value)
-        (made.partitionedBy(*map(F.col, table.partitions)) if table.partitions else made).create()
+        # By path the table API would optimize each query twice, and it takes a folder that a killed writer left for a table.
+        writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "dynamic")
+        writer = writer.options(**properties, **options).partitionBy(*table.partitions)
+        self._repeating(lambda: writer.save(f"{self.root}/{table.name}"))
+
+    def _put_by_name(
+        self, rows: DataFrame, table: Table, mode: str, options: Mapping[str, str], properties: Mapping[str, str]
+    ) -> None:
+        name = self.name(table)
+        if self._found(rows.sparkSession, table) is None:
+            # Rows come behind, for a catalog's table does not keep the transaction identifier of the write that made it.
+            made = rows.limit(0).writeTo(name).using("delta")
+            for one, value in properties.items():
+                made = made.tableProperty(one, value)
+            (made.partitionedBy(*map(F.col, table.partitions)) if table.partitions else made).create()
+        writer = rows.writeTo(name).options(**options)
+        (writer.append if mode == "append" else writer.overwritePartitions)()
 
     def _repeating(self, work: Callable[[], Any]) -> None:
         """Do work again if another writer's commit came in between."""
