@@ -17,7 +17,7 @@ from kafka.admin import KafkaAdminClient
 from lab.testbed.java import QUICK_SPARK
 from lab.testbed.kraft import KRaftCluster
 
-DeltaTable = pytest.importorskip("deltalake").DeltaTable
+deltalake = pytest.importorskip("deltalake")
 
 pytestmark = [pytest.mark.kraft, pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -49,10 +49,11 @@ def start_stream(bootstrap: str, folder: Path, *more: str) -> subprocess.Popen[b
 
 def committed(folder: Path) -> dict[str, dict]:
     """Batches that count, by their id."""
-    table = folder / "lake" / "batches"
-    if not (table / "_delta_log").exists():
+    try:
+        table = deltalake.DeltaTable(folder / "lake" / "batches")
+    except deltalake.exceptions.TableNotFoundError:  # There is no commit yet.
         return {}
-    return {one["ingest_id"]: one for one in DeltaTable(table).to_pyarrow_table().to_pylist()}
+    return {one["ingest_id"]: one for one in table.to_pyarrow_table().to_pylist()}
 
 
 def wait_for(condition, process: subprocess.Popen[bytes], folder: Path, within: float) -> None:
@@ -70,7 +71,7 @@ def rows_of(folder: Path, verdict: str) -> list[dict]:
     if not table.exists():
         return []
     alive = set(committed(folder))
-    rows = DeltaTable(table).to_pyarrow_table().to_pylist()
+    rows = deltalake.DeltaTable(table).to_pyarrow_table().to_pylist()
     return [row for row in rows if row["ingest_id"] in alive and row["verdict"] == verdict]
 
 
