@@ -12,8 +12,8 @@ from shunter.pipeline.lake.kept_tables import KeptTable, in_utc
 MODEL, PROCESSORS = "load_model", "processor_model"
 PEAK, SHARE = "p95", 0.95
 """The statistic that plans of the pipeline carry by default, and its share of the time."""
-_ROLES = ("follower", "unknown", "leader")
-"""Rates of a later role replace those of an earlier one, because they are more exact (as in `fleet.fleet_rows`)."""
+_ROLES = ("leader", "unknown", "follower")
+"""Rates of an earlier role count before those of a later one, because they are more exact (as in `fleet.fleet_rows`)."""
 _RATES = (
     "topic_id",
     "partition",
@@ -55,19 +55,21 @@ class KeptModels:
 
 def _read_model(model: KeptTable, processors: KeptTable) -> LoadModel:
     rows = model.rows(_RATES).to_pylist()
-    by_role: dict[str, dict[tuple[str, int], list[dict[str, Any]]]] = {role: {} for role in _ROLES}
+    shown: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in rows:
-        key = (str(row["topic_id"]), int(row["partition"]))
-        by_role.setdefault(row["role"], {}).setdefault(key, []).append(row)
-    rates: dict[tuple[str, int], PartitionRates] = {}
-    for role in _ROLES:
-        for key, shown in by_role[role].items():
-            told, before = (in_turns(shown, f"{name}_{PEAK}") for name in _AMOUNTS), rates.get(key, _NOTHING)
-            rates[key] = PartitionRates(*(old if new is None else new for old, new in zip(before, told, strict=True)))
+        shown.setdefault((str(row["topic_id"]), int(row["partition"])), []).append(row)
+    rates = {
+        key: PartitionRates(*(_rate(known, f"{name}_{PEAK}") for name in _AMOUNTS)) for key, known in shown.items()
+    }
     newest = [row["last_window"] for row in rows if row["windows"]]
     until_ms = round(in_utc(max(newest)).timestamp() * 1000) if newest else None
     usable = [row for row in processors.rows(_COSTS).to_pylist() if row["usable"]]
     return LoadModel({key: told for key, told in rates.items() if told != _NOTHING}, until_ms, _processors(usable))
+
+
+def _rate(rows: Sequence[dict[str, Any]], name: str) -> float | None:
+    by_role = (in_turns([row for row in rows if row["role"] == role], name) for role in _ROLES)
+    return next((rate for rate in by_role if rate is not None), None)
 
 
 def in_turns(rows: Sequence[dict[str, Any]], name: str) -> float | None:
