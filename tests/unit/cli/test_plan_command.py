@@ -235,3 +235,10 @@ def test_a_dry_run_of_a_file_is_refused_by_name(source: Path) -> None:
     result = run("--from", str(source), "--dry-run")
     assert result.exit_code == ExitCode.USAGE
     assert "--execute and --dry-run need a live cluster, not a file" in result.stderr
+
+
+def test_a_plan_as_of_a_time_whose_tables_are_gone_is_refused_before_spark_starts():
+    pytest.importorskip("pyspark")
+    done = CliRunner().invoke(main, ["pipeline", "plan", "--as-of", "2025-01-01"])
+    assert done.exit_code == 2
+    assert "--as-of 2025-01-01: tables can be read as they were 30 days ago at the most" in done.stderr

@@ -43,7 +43,7 @@ from shunter.pipeline.ingest.stream import StreamOptions, start_stream
 from shunter.pipeline.lake.commits import Commit, may_span
 from shunter.pipeline.lake.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
 from shunter.pipeline.lake.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
-from shunter.pipeline.lake.tables import Cleaned, Lake, is_schema
+from shunter.pipeline.lake.tables import RETENTION_DAYS, Cleaned, Lake, is_schema
 from shunter.pipeline.load.modelling import SHAPE_SECONDS, load_model, load_shape
 from shunter.pipeline.load.processors import ToldProcessors, processor_model, told_processors
 from shunter.pipeline.load.weeks import broker_weeks, partition_weeks
@@ -446,6 +446,10 @@ class FleetPlanOptions(PlanWords):
             raise SettingsError(f"scope {self.scope!r} is none of {', '.join(FLEET_SCOPES)}")
         if self.peak not in (*PEAKS, WEEK):
             raise SettingsError(f"peak {self.peak!r} is none of {', '.join((*PEAKS, WEEK))}")
+        if self.as_of is not None and self.as_of < utc_now() - timedelta(days=RETENTION_DAYS):
+            raise SettingsError(
+                f"--as-of {self.as_of:%Y-%m-%d}: tables can be read as they were {RETENTION_DAYS} days ago at the most"
+            )
         try:
             asked = request_from(self)
             check(asked)
