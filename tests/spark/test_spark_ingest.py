@@ -310,6 +310,30 @@ def test_a_compaction_beside_an_ingest_loses_and_doubles_nothing(spark, lake, in
     assert [row["partition"] for row in lake.read(spark, SAMPLES).orderBy("partition").collect()] == [0, 1, 2]
 
 
+class SlowLake(Lake):
+    """Commits its batch while another process, which has seen its rows already, begins to clean."""
+
+    def _append(self, spark, base, commit):
+        made = []
+
+        class Cleaner(Lake):
+            def transact(self, *what):
+                made.append(Lake._append(self, spark, base, commit))
+                return Lake.transact(self, *what)
+
+        assert Cleaner(self.root).clean(spark, datetime.now(UTC), older_than=timedelta(0)) == (0, 0)
+        return made[0]
+
+
+def test_a_batch_that_is_committed_while_its_rows_are_cleaned_away_stays(spark, lake, now, tmp_path):
+    def read(session, files):
+        return read_table(session, files, "json")
+
+    path = write_json(tmp_path / "a.json", [sample()])
+    made = ingest_files(spark, SlowLake(lake.root), [path], "json", read, now=now, options=IngestOptions())
+    assert made.good == lake.read(spark, SAMPLES).count() == 1
+
+
 def test_files_of_several_layouts_lose_nothing(spark, lake, ingest, tmp_path):
     """Columns that one file lacks, numbers of another width, times in nanoseconds as pandas writes them, other orders."""
     start = 1_738_368_000

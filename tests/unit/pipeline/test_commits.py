@@ -19,7 +19,7 @@ def batch(ingest_id="mine", kind="json", hours=(0, 1), clusters=("c",), **more):
 
 
 FILE = (InputFile("f", "sha256:f", 1),)
-MARK = StreamMark("q", 1, None)
+MARK = StreamMark("q", 1)
 
 
 @pytest.mark.parametrize(
@@ -60,9 +60,7 @@ def test_how_far_apart_the_windows_of_batches_may_be():
 
 
 def test_what_a_later_batch_replaces_does_not_count():
-    state = LogState(
-        3, (batch("a"), batch("b", supersedes=("a",)), Commit("r", "retention", keep_from=date(2025, 2, 1)))
-    )
+    state = LogState((batch("a"), batch("b", supersedes=("a",)), Commit("r", "retention", keep_from=date(2025, 2, 1))))
     assert [one.ingest_id for one in state.live] == ["b", "r"]
     assert state.keep_from == date(2025, 2, 1)
 
@@ -78,8 +76,8 @@ def test_a_row_has_all_that_is_known_of_a_commit():
 
 
 def test_a_commit_comes_back_and_one_of_a_newer_version_is_refused():
-    made = batch(files=FILE, rules=(("late", 2),), stream=StreamMark("q", 1, NOW), tables=("samples",), version=7)
-    row = asdict(made) | {"schema_version": SCHEMA_VERSION, "files": [("f", "sha256:f", 1)], "stream": ("q", 1, NOW)}
+    made = batch(files=FILE, rules=(("late", 2),), stream=StreamMark("q", 1), tables=("samples",), version=7)
+    row = asdict(made) | {"schema_version": SCHEMA_VERSION, "files": [("f", "sha256:f", 1)], "stream": ("q", 1)}
     assert commit_of(row, "x") == made
     with pytest.raises(FormatError, match="version 2 is not understood; 1 is: use a newer Shunter"):
         commit_of(row | {"schema_version": 2}, "x")

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -81,22 +82,18 @@ def ingest_batch(
     rows = samples_of_records(batch, cluster=options.cluster).persist()
 
     def prepare(state: LogState, attempt: str) -> Commit | None:
-        mark = mark_of(state, query)
-        if mark is not None and mark.number >= number:
+        marks = [
+            (one.stream.number, one.watermark) for one in state.commits if one.stream and one.stream.query == query
+        ]
+        newest, seen = max(marks, key=itemgetter(0), default=(-1, None))
+        if newest >= number:
             return None
-        seen = None if mark is None else mark.watermark
         late_before = None if seen is None else seen - options.lateness
         begun = Commit(attempt, KIND, watermark=seen)
         commit = write_batch(spark, lake, state, rows, begun, now=now, options=options.ingest, late_before=late_before)
-        return replace(commit, stream=StreamMark(query, number, commit.watermark))
+        return replace(commit, stream=StreamMark(query, number))
 
     try:
         return lake.transact(spark, f"{KIND}-{query}-{number:010d}", prepare, now)
     finally:
         rows.unpersist()
-
-
-def mark_of(state: LogState, query: str) -> StreamMark | None:
-    """How far a query has come: its newest batch, and the newest window start that it saw until then."""
-    marks = [one.stream for one in state.commits if one.stream is not None and one.stream.query == query]
-    return max(marks, key=lambda mark: mark.number, default=None)

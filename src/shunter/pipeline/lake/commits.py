@@ -33,11 +33,10 @@ class InputFile:
 
 @dataclass(frozen=True, slots=True)
 class StreamMark:
-    """How far a stream has come: its query, the newest batch that is in this commit, and the newest window start seen."""
+    """Which batch of which query of a stream a commit is."""
 
     query: str
     number: int
-    watermark: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,14 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """All commits up to `version`, oldest first."""
+    """All commits, oldest first; their versions are 1, 2, 3 and so on."""
 
-    version: int = 0
     commits: tuple[Commit, ...] = ()
+
+    @property
+    def version(self) -> int:
+        """The newest commit's; 0: there is none."""
+        return len(self.commits)
 
     @property
     def live(self) -> tuple[Commit, ...]:
@@ -151,8 +154,7 @@ def commit_of(row: Mapping[str, Any], place: str) -> Commit:
         told[name] = tuple(tuple(one) if name == "rules" else one for one in told[name])
     for name in ("since", "until", "watermark", "committed_at"):
         told[name] = _in_utc(told[name])
-    mark = told["stream"]
-    told["stream"] = None if mark is None else StreamMark(mark[0], mark[1], _in_utc(mark[2]))
+    told["stream"] = None if told["stream"] is None else StreamMark(*told["stream"])
     return Commit(**told | {"files": tuple(InputFile(*one) for one in told["files"])})
 
 

@@ -203,10 +203,9 @@ BATCHES = Table(
                     [
                         StructField("query", StringType()),
                         StructField("number", LongType()),
-                        StructField("watermark", TimestampType()),
                     ]
                 ),
-                "of a stream: its query, the number of the micro-batch, and the watermark after it",
+                "of a stream: its query, and the number of the micro-batch",
                 nullable=True,
             ),
             _listed("forfeits", "attempts whose rows are deleted, so that they can't be committed"),

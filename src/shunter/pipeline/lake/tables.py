@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import itemgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
@@ -81,6 +81,7 @@ _CONFLICT = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|AL
 _MOST_ATTEMPTS = 8
 _MOST_LITERALS = 200
 _FAILED = (PySparkException, Py4JError)
+_Found = TypeVar("_Found")
 
 _STATES: dict[tuple[str, str], LogState] = {}
 """What this process has read of each lake, by session and root: commits never change."""
@@ -132,7 +133,7 @@ class Lake:
                 f"commits behind {known.version} are {[one.version for one in new][:5]}: one is missing or there twice"
             )
             raise FormatError(place, rule)
-        state = LogState(known.version + len(new), (*known.commits, *new))
+        state = LogState((*known.commits, *new))
         if self.as_of is None:
             _STATES[key] = state
         return state
@@ -213,32 +214,19 @@ class Lake:
 
     def _rows(self, spark: SparkSession, table: Table, version: int | None = None) -> DataFrame:
         """All rows; none where there is no table yet."""
-        if self.as_of is not None and version is None:
-            seen = self.version(spark, table)
-            found = None if seen is None else self._found(spark, table, seen[0])
-        else:
-            found = self._found(spark, table, version)
+        seen = self.version(spark, table) if self.as_of is not None and version is None else (version,)
+        found = None if seen is None else self._found(spark, table, seen[0])
         return spark.createDataFrame([], table.schema) if found is None else found
 
     def _found(self, spark: SparkSession, table: Table, version: int | None = None) -> DataFrame | None:
         reader = spark.read if version is None else spark.read.option("versionAsOf", version)
-        try:
-            return reader.table(self.name(table))
-        except AnalysisException as error:
-            if error.getCondition() not in _NOT_THERE:
-                raise
-            return None
+        return _if_there(lambda: reader.table(self.name(table)))
 
     def version(self, spark: SparkSession, table: Table) -> tuple[int, datetime] | None:
         """Delta's version of a table, now or at `as_of`, and when it was made; None: there was none."""
         words = f"DESCRIBE HISTORY {self.name(table)} {'LIMIT 1' if self.as_of is None else ''}"
-        try:
-            # The rows are here already: sorting and choosing them in Spark would be another query.
-            rows = spark.sql(words).collect()
-        except AnalysisException as error:
-            if error.getCondition() not in _NOT_THERE:
-                raise
-            return None
+        # The rows are here already: sorting and choosing them in Spark would be another query.
+        rows = _if_there(lambda: spark.sql(words).collect()) or ()
         known = [(row["version"], row["timestamp"].astimezone(UTC)) for row in rows]
         return max((one for one in known if self.as_of is None or one[1] <= self.as_of), default=None)
 
@@ -314,11 +302,7 @@ class Lake:
 
     def change(self, spark: SparkSession, table: Table, before: str, after: str = "") -> None:
         """Run a statement of Delta's about a table, if there is one: the words before its name, and those after it."""
-        try:
-            self._repeating(lambda: spark.sql(f"{before} {self.name(table)} {after}"))
-        except AnalysisException as error:
-            if error.getCondition() not in _NOT_THERE:
-                raise
+        _if_there(lambda: self._repeating(lambda: spark.sql(f"{before} {self.name(table)} {after}")))
 
     def clean(self, spark: SparkSession, now: datetime, *, older_than: timedelta) -> Cleaned:
         """Delete rows that count no longer: of batches that were replaced, and of attempts that were never committed.
@@ -332,21 +316,36 @@ class Lake:
             now: UTC.
             older_than: Only batches that were replaced, and attempts that were begun, at least so long ago.
         """
-        state, limit = self.state(spark), now - older_than
-        at = {old: one.committed_at or now for one in state.commits for old in one.supersedes}
-        named = {one.ingest_id for one in state.commits} - set(at)
         rows = [self._rows(spark, table).select("ingest_id").distinct() for table in BATCHED]
-        found = {row["ingest_id"] for row in reduce(DataFrame.union, rows).distinct().collect()} - named
+        found = {row["ingest_id"] for row in reduce(DataFrame.union, rows).distinct().collect()}
+        limit = now - older_than
+
+        def forfeit(state: LogState, attempt: str) -> Commit | None:
+            # Whoever has committed since the rows were looked at keeps them.
+            named = {one.ingest_id for one in state.commits}
+            lost = tuple(sorted(one for one in found - named if _begun(one) <= limit))
+            return Commit(attempt, CLEAN, forfeits=lost) if lost else None
+
+        made = self.transact(spark, CLEAN, forfeit, now)
+        lost = () if made is None else made.forfeits
+        at = {old: one.committed_at or now for one in self.state(spark).commits for old in one.supersedes}
         replaced = [one for one in found if one in at and at[one] <= limit]
-        lost = sorted(one for one in found if one not in at and _begun(one) <= limit)
-        if lost:
-            self.transact(spark, CLEAN, lambda _, attempt: Commit(attempt, CLEAN, forfeits=tuple(lost)), now)
         if replaced or lost:
             for table in BATCHED:
                 self.change(spark, table, "DELETE FROM", f"WHERE {among((*replaced, *lost))}")
         for table in TABLES:
             self.change(spark, table, "VACUUM")
         return Cleaned(len(replaced), len(lost))
+
+
+def _if_there(work: Callable[[], _Found]) -> _Found | None:
+    """Work on a table; None where there is no table yet."""
+    try:
+        return work()
+    except AnalysisException as error:
+        if error.getCondition() not in _NOT_THERE:
+            raise
+        return None
 
 
 def is_schema(root: str) -> bool:
