@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -253,6 +256,28 @@ def shared(tmp_path, number):
     return [write(tmp_path / f"{one}.json", [sample(0), sample(1), sample(0, 10 + one)]) for one in range(number)]
 
 
+@pytest.fixture
+def by_delta_alone(monkeypatch):
+    """As on HDFS: Delta keeps writers apart. (It does so too on this machine, between threads.)"""
+    monkeypatch.setattr(Lake, "_alone", lambda *_: nullcontext())
+
+
+def test_on_a_folder_of_this_machine_one_process_at_a_time_writes_a_table(spark, lake, tmp_path):
+    path, lock = write(tmp_path / "a.json", [sample(0)]), Path(lake.root) / ".samples.lock"
+    lock.parent.mkdir()
+    with lock.open("w") as held, ThreadPoolExecutor(1) as pool:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        made = pool.submit(ingest, spark, lake, Inputs((path,), "json"))
+        waits = re.compile(rf"-> POSIX .*:{lock.stat().st_ino} ")
+        while not waits.search(Path("/proc/locks").read_text()):
+            assert not made.done()
+            threading.Event().wait(0.05)
+        assert not (lock.parent / "samples").exists()
+        fcntl.lockf(held, fcntl.LOCK_UN)
+        assert made.result().good == 1
+
+
+@pytest.mark.usefixtures("by_delta_alone")
 def test_writers_at_once_of_whom_most_are_killed_count_every_window_once(spark, lake, tmp_path):
     """Four writers in threads. Three of them are killed at a write, and run again."""
     paths, doomed = shared(tmp_path, 4), random.Random(7).sample(range(4), 3)
@@ -316,6 +341,7 @@ def test_processes_at_once_of_which_most_are_killed_count_every_window_once(spar
     counted_once(spark, lake, 40)
 
 
+@pytest.mark.usefixtures("by_delta_alone")
 def test_two_models_and_two_plans_of_one_cluster_at_once_are_both_made(spark, lake, tmp_path):
     ingest(spark, lake, Inputs((write(tmp_path / "s.jsonl", [*snapshot(0), *snapshot(1)]),), "snapshots"))
     ingest(spark, lake, Inputs((write(tmp_path / "a.json", [sample(2), sample(3, 1)]),), "json"))

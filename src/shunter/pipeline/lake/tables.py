@@ -11,11 +11,14 @@ Derived tables are replaced cluster by cluster (day by day, plan by plan): one c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import itemgetter
+from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -81,6 +84,8 @@ _CONFLICT = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|AL
 _MOST_ATTEMPTS = 8
 _MOST_LITERALS = 200
 _FAILED = (PySparkException, Py4JError)
+_WRITES = Lock()
+"""One thread at a time, for a JVM can have a file's lock only once."""
 _Found = TypeVar("_Found")
 
 _STATES: dict[tuple[str, str], LogState] = {}
@@ -264,12 +269,12 @@ class Lake:
         properties = {**PROPERTIES, f"delta.dataSkipping{bounds[0]}": bounds[1]}
         rows = frame.select(*(_column(field) for field in table.schema))
         if is_schema(self.root):
-            self._repeating(lambda: self._put_by_name(rows, table, mode, options, properties))
+            self._repeating(table, rows.sparkSession, lambda: self._put_by_name(rows, table, mode, options, properties))
             return
         # By path the table API would optimize each query twice, and it takes a folder that a killed writer left for a table.
         writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "dynamic")
         writer = writer.options(**properties, **options).partitionBy(*table.partitions)
-        self._repeating(lambda: writer.save(f"{self.root}/{table.name}"))
+        self._repeating(table, rows.sparkSession, lambda: writer.save(f"{self.root}/{table.name}"))
 
     def _put_by_name(
         self, rows: DataFrame, table: Table, mode: str, options: Mapping[str, str], properties: Mapping[str, str]
@@ -284,16 +289,39 @@ class Lake:
         writer = rows.writeTo(name).options(**options)
         (writer.append if mode == "append" else writer.overwritePartitions)()
 
-    def _repeating(self, work: Callable[[], Any]) -> None:
+    def _repeating(self, table: Table, spark: SparkSession, work: Callable[[], Any]) -> None:
         """Do work again if another writer's commit came in between."""
         for left in reversed(range(_MOST_ATTEMPTS)):
             try:
-                work()
+                with self._alone(table, spark):
+                    work()
             except _FAILED as error:
                 if not left or not _CONFLICT.search(str(error)):
                     raise
             else:
                 return
+
+    @contextmanager
+    def _alone(self, table: Table, spark: SparkSession) -> Iterator[None]:
+        """On a folder of this machine let one process at a time write a table.
+
+        There Delta looks whether a commit's name is free, and then renames: if two processes have looked, the second
+        replaces the first one's commit. The JVM has the lock, because it commits; it is free as soon as the JVM ends.
+        """
+        jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc  # noqa: SLF001  nothing public tells the file system
+        assert jvm is not None, "a session has its JVM"
+        root: Any = jvm.org.apache.hadoop.fs.Path(self.root)
+        if is_schema(self.root) or root.getFileSystem(context.hadoopConfiguration()).getScheme() != "file":
+            yield
+            return
+        Path(root.toUri().getPath()).mkdir(parents=True, exist_ok=True)
+        with _WRITES:
+            file: Any = jvm.java.io.RandomAccessFile(f"{root.toUri().getPath()}/.{table.name}.lock", "rw")
+            try:
+                file.getChannel().lock()
+                yield
+            finally:
+                file.close()
 
     def optimize(self, spark: SparkSession) -> None:
         """Merge small files of the tables that batches write. Rows, and the versions that can be read, stay."""
@@ -302,7 +330,8 @@ class Lake:
 
     def change(self, spark: SparkSession, table: Table, before: str, after: str = "") -> None:
         """Run a statement of Delta's about a table, if there is one: the words before its name, and those after it."""
-        _if_there(lambda: self._repeating(lambda: spark.sql(f"{before} {self.name(table)} {after}")))
+        words = f"{before} {self.name(table)} {after}"
+        _if_there(lambda: self._repeating(table, spark, lambda: spark.sql(words)))
 
     def clean(self, spark: SparkSession, now: datetime, *, older_than: timedelta) -> Cleaned:
         """Delete rows that count no longer: of batches that were replaced, and of attempts that were never committed.
