@@ -1,6 +1,7 @@
 """A look at the cluster beside a journal takes in all that holds up its moves."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -69,3 +70,5 @@ def test_a_driver_that_can_not_look_is_not_believed_where_the_cluster_shows_the_
     seen = ended_since(view, state)
     assert (seen.moves[0].stuck, seen.moves[0].waits) == ("", OVER.text)
     assert seen.held == "no end: 1 waiting for a look at it: its step is over in the cluster"
+    silent = ended_since(replace(view, held="the cluster does not answer"), state)
+    assert silent.held.startswith("the cluster does not answer; 1 waiting for a look at it")

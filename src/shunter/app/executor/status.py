@@ -177,8 +177,9 @@ def ended_since(view: ExecutionView, state: ExecutorState) -> ExecutionView:
             rows[at] = replace(row, stuck="", waits=OVER.text)
     if not over or any(row.stuck for row in rows):
         return replace(view, moves=tuple(rows))
-    held = view.held.partition(f"{over} stuck")[0]
-    return replace(view, held=f"{held}{over} {OVER.told}", moves=tuple(rows))
+    held, found, _more = view.held.partition(f"{over} stuck")
+    between = "" if found or not held else "; "
+    return replace(view, held=f"{held}{between}{over} {OVER.told}", moves=tuple(rows))
 
 
 async def read_without_cluster(target: Target, error: DriverError) -> Status:

@@ -27,8 +27,8 @@ LOG_DIRS_SHARE = 40
 FIRST_LOG_DIRS_MS = 1_500
 """A step's copies are looked at on disk only after this time, when short steps are over."""
 FAILED_MS = 1_000
-SILENT_MS = 10_000
-"""A list that takes longer than this means that the cluster does not answer."""
+SILENT_MS = 15_000
+"""A list that takes longer than this, while no broker answers anything else, means that the cluster does not answer."""
 LOST_MS = 120_000
 """A question that was not answered within this time is asked again."""
 
@@ -156,7 +156,7 @@ def _list(cluster: ObservedCluster, polls: Polls, now_ms: int, out: Collected) -
     if asked_ms is not None and now_ms < asked_ms + LOST_MS:
         if now_ms < asked_ms + SILENT_MS:
             out.wake(asked_ms + SILENT_MS)
-        elif cluster.silent_since_ms is None:
+        elif cluster.silent_since_ms is None and cluster.brokers_at_ms <= asked_ms:
             cluster.silent_since_ms = asked_ms
         return
     due = max(polls.list_due_ms, polls.list_retry_ms)

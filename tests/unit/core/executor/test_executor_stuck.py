@@ -647,6 +647,23 @@ def test_a_step_names_the_dead_broker_that_it_waits_for_and_not_the_one_that_sta
     assert "broker 1" not in move.waits.text
 
 
+@pytest.mark.parametrize(
+    ("least", "cost"), [(3, "although fewer replicas than min.insync"), (1, "replica of broker 3")]
+)
+def test_what_an_end_by_force_costs_is_told_as_it_is(least: int, cost: str) -> None:
+    """An outsider's find: "although fewer replicas than min.insync.replicas are then in sync": it was 1, and 3 were."""
+    state = ExecutorState(running=True)
+    state.cluster.brokers, state.cluster.needs_all = dict.fromkeys((1, 2, 3, 4)), True
+    seen = ObservedPartition((1, 3, 6, 2, 4), (2, 3, 4), 2, (6,))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: seen}, min_isr=least)
+    move = Move(T0, None, (6, 2, 4), (1, 3, 6), Strategy.INCREMENTAL, 1, (), False, 0, current=(6, 2, 4))
+    move.step = CurrentStep(1, (6, 2, 4), (6, 2, 4, 3), "", cancels=False, begun_at_ms=0, accepted=True)
+    state.moves[T0], state.cluster.ongoing[T0] = move, OngoingReassignment((6, 2, 4, 3), (3,), ())
+    out = way_out(state, turned_to(move, Direction.STOP))
+    assert "--force` ends it" in out
+    assert cost in out
+
+
 def test_of_a_move_that_drops_nothing_no_drop_is_said_to_wait() -> None:
     state = ExecutorState(running=True)
     state.cluster.brokers = dict.fromkeys((3, 4, 5))

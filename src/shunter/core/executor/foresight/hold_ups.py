@@ -25,7 +25,7 @@ from shunter.core.executor.foresight.stuck import (
 )
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.spare_replicas import OFFLINE_FIRST
-from shunter.core.wording import counted, named
+from shunter.core.wording import counted, named, told_brokers
 from shunter.model.execution import Direction
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -182,8 +182,22 @@ def _way_out(state: ExecutorState, move: Move) -> str:
     if ways := _ways(state, move, forced=False):
         return f"{ways} ends it"
     if ways := _ways(state, move, forced=True):
-        return f"{ways} ends it, although fewer replicas than min.insync.replicas are then in sync; {leaving}"
+        return f"{ways} ends it{_forced_loss(state, move)}; {leaving}"
     return f"{_told_start(state, sources)}; {leaving}" if sources else leaving
+
+
+def _forced_loss(state: ExecutorState, move: Move) -> str:
+    """What an end by force costs, to be put behind it: copies that are in sync, or min.insync.replicas."""
+    step, seen = move.step, state.cluster.partition(move.tp)
+    if step is None or seen is None:
+        return ""
+    stay, given_up = (
+        [broker for broker in some if broker in seen.isr and broker in state.cluster.brokers]
+        for some in (step.before, step.adding)
+    )
+    if len(stay) < min(state.cluster.min_isr(move.tp.topic), len(step.before)):
+        return ", although fewer replicas than min.insync.replicas are then in sync"
+    return f", and gives up the replica of {told_brokers(given_up)}, which is in sync" if given_up else ""
 
 
 def _ways(state: ExecutorState, move: Move, *, forced: bool) -> str:
