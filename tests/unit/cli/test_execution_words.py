@@ -38,6 +38,7 @@ from shunter.model.execution import (
     MoveOrder,
     ObservedPartition,
     ObservedTopic,
+    OngoingReassignment,
     Outcome,
     ThrottleKey,
 )
@@ -364,7 +365,8 @@ def test_one_amount_is_named(monkeypatch: pytest.MonkeyPatch, option: str, *, as
     [
         ((3, 2), ""),  # As the execution left it.
         ((1, 2), ""),  # Back already.
-        ((3, 2, 4), ""),  # Perhaps a move under way: the submission, which knows that, judges it.
+        ((3, 2, 4), "t-0 stays: it was moved again since, and is on [3, 2, 4]"),
+        ((3, 2, 5), ""),  # It is being moved: the submission judges that.
         ((4, 2), "t-0 stays: it was moved again since, and is on [4, 2]"),
         ((2, 3), "t-0 stays: it was moved again since, and is on [2, 3]"),
     ],
@@ -380,6 +382,9 @@ def test_what_was_moved_again_is_not_counted_among_what_an_undo_copies(
         async def observe_topics(self, _names: object) -> TopicsSeen:
             topic = ObservedTopic(None, {0: ObservedPartition(now, now, now[0])})
             return TopicsSeen({"t": topic}, dict.fromkeys((1, 2, 3, 4)), 1)
+
+        async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+            return {T0: OngoingReassignment(now, (5,), ())} if 5 in now else {}
 
         async def close(self) -> None:
             pass

@@ -88,6 +88,7 @@ async def _as_left(target: Target, execution: Execution, wanted: Undoing) -> Und
     admin = await connect(target)
     try:
         seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
+        ongoing = await admin.list_reassignments()
     finally:
         await admin.close()
     stays: dict[TopicPartition, str] = {}
@@ -98,12 +99,8 @@ async def _as_left(target: Target, execution: Execution, wanted: Undoing) -> Und
         now = topic.partitions.get(order.tp.partition)
         if known is not None and topic.topic_id is not None and topic.topic_id != known:
             stays[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
-        # The replicas of a move under way are more than those that it began from: the submission tells them apart.
-        elif (
-            now is not None
-            and now.replicas not in (order.target, order.planned_from)
-            and not {*order.planned_from} < {*now.replicas}
-        ):
+        # What is being moved now is judged by the submission.
+        elif now is not None and order.tp not in ongoing and now.replicas not in (order.target, order.planned_from):
             stays[order.tp] = f"{order.tp} stays: it was moved again since, and is on {list(now.replicas)}"
     kept = {tp: move for tp, move in execution.moves.items() if tp not in stays}
     found = reverse(replace(execution, moves=kept))
