@@ -181,6 +181,8 @@ def told_view(view: ExecutionView) -> str:
         parts.insert(0, f"as of {at} ({told_ms(view.age_ms)} ago)")
     if view.running and any(view.counts.get(state) for state in OPEN_STATES):
         parts.append(told_eta(view))
+    elif view.running and view.held:
+        parts.append(view.held)  # What the end waits for.
     waiting = Counter(row.waits for row in view.moves if row.state in OPEN_STATES and row.waits.startswith("waits"))
     for told, count in waiting.most_common(1):
         if not view.held:

@@ -273,8 +273,10 @@ def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
     rig.command(CommandKind.STOP)
     rig.settle(rounds=40)
     assert rig.finish is None
-    told = view_execution(rig.core.state, Meter(), None, rig.now_ms).held
-    assert told == "all moves ended; throttles are owed to broker 6: down", "nobody gives anything back to the dead"
+    view = view_execution(rig.core.state, Meter(), None, rig.now_ms)
+    told = "all moves ended; throttles are owed to broker 6: down"
+    assert view.held == told, "nobody gives anything back to the dead"
+    assert told in told_view(view)
 
 
 def test_stuck_moves_are_counted_together_whatever_their_reasons() -> None:
