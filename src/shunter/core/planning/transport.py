@@ -194,7 +194,7 @@ def _choose_all(board: Board, flow: Flow, counts: Floats) -> tuple[Ints, Ints]:
     scale = targets.scale[replicas]
     partitions: list[Ints] = []
     slots: list[Ints] = []
-    total = flow.give.sum()
+    allowed = _in_parts(board.budget.moves, flow.give)
     for giver in np.flatnonzero(flow.give > 0):
         held, places = board.held_by(int(giver))
         least = int(counts[giver] * scale)
@@ -202,7 +202,7 @@ def _choose_all(board: Board, flow: Flow, counts: Floats) -> tuple[Ints, Ints]:
         if targets.weight[replicas] > 0:
             kept = (targets.low[giver, replicas] + _COUNT_MARGIN / 2) * scale
             most = max(1, min(most, int(board.loads[giver, replicas] * scale - kept)))
-        most = int(min(most, board.budget.moves * flow.give[giver] / total))
+        most = int(min(most, allowed[giver]))
         chosen = choose(targets.every[held, disk], float(flow.give[giver]), least=min(least, most), most=most)
         partitions.append(held[chosen])
         slots.append(places[chosen])
@@ -211,6 +211,16 @@ def _choose_all(board: Board, flow: Flow, counts: Floats) -> tuple[Ints, Ints]:
     every, places = np.concatenate(partitions), np.concatenate(slots)
     order = np.lexsort((every, -board.cluster.sizes[every]))
     return every[order], places[order]
+
+
+def _in_parts(moves: float, amounts: Floats) -> Floats:
+    """Share out a cap on moves by amounts: whole moves, all of them, however few they are."""
+    if not np.isfinite(moves):
+        return np.full(len(amounts), np.inf)
+    exact = moves * amounts / amounts.sum()
+    parts = np.floor(exact)
+    parts[np.argsort(parts - exact, kind="stable")[: round(moves - parts.sum())]] += 1
+    return np.asarray(parts)
 
 
 def choose(sizes: Floats, amount: float, *, least: int, most: int) -> Ints:

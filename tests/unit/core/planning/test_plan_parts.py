@@ -16,7 +16,7 @@ from shunter.core.planning.moves import Undone, difference
 from shunter.core.planning.racks import RackRules
 from shunter.core.planning.reached import _told_apart
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
-from shunter.core.planning.transport import choose
+from shunter.core.planning.transport import _in_parts, choose
 from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
 
 THREE_RACKS = ["a", "b", "c", "a", "b", "c"]
@@ -509,3 +509,12 @@ def test_a_single_log_dir_can_neither_be_balanced_nor_emptied() -> None:
 def test_what_there_is_not_is_refused(chosen: tuple[int, ...], emptied: tuple[tuple[int, str], ...], told: str) -> None:
     with pytest.raises(PlanRefused, match=told):
         plan_disks([broker(1, [5], [])], chosen=chosen, emptied=emptied)
+
+
+def test_a_cap_of_few_moves_is_shared_out_in_whole_moves() -> None:
+    """An outsider's find: two moves were shared among three brokers as none for each, and went to empty partitions."""
+    amounts = np.array([0.5, 0.0, 0.4, 0.3])
+    assert _in_parts(2, amounts).tolist() == [1, 0, 1, 0]
+    assert _in_parts(1, amounts).tolist() == [1, 0, 0, 0]
+    assert _in_parts(12, amounts).tolist() == [5, 0, 4, 3]
+    assert _in_parts(np.inf, amounts).tolist() == 4 * [np.inf]
