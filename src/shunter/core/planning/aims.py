@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from shunter.core.planning.cluster import (
+    ABSENT,
     COUNTS,
     ROUNDING,
     ClusterLoad,
@@ -124,7 +126,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     scale = np.asarray(loads[~apart].sum(axis=0) / max(1, members.sum()))
     scale[scale <= 0] = 1.0
     rules = RackRules(cluster.rack_of, members, len(cluster.racks))
-    rack_level, pinned = _rack_levels(cluster, rules)
+    rack_level, pinned = _rack_levels(cluster, rules, apart)
     share = _shares(cluster, resources, members)
     low, high = _band(request, resources, share, scale, rack_level[cluster.rack_of])
     hard = _hard(cluster, request, resources, scale)
@@ -212,23 +214,43 @@ def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tu
     return members, receivers
 
 
-def _rack_levels(cluster: ClusterLoad, rules: RackRules) -> tuple[Floats, bool]:
-    """Find the share of the mean that racks force upon their brokers, and whether bytes are bound to their rack."""
+def _rack_levels(cluster: ClusterLoad, rules: RackRules, apart: Flags) -> tuple[Floats, bool]:
+    """Find the share of the mean that racks force upon their brokers, and whether bytes are bound to their rack.
+
+    A replica that stays on a broker `apart` has its rack's place, so that no other broker of the rack needs one.
+    """
     level = np.zeros(len(cluster.racks))
     brokers = rules.sizes.sum()
-    factors, counts = np.unique(cluster.replication, return_counts=True)
-    pinned = 0
-    for factor, count in zip(factors.tolist(), counts.tolist(), strict=True):
-        ceiling = rules.ceiling(factor)
-        most = np.minimum(rules.sizes, ceiling) / factor
-        least = np.minimum(rules.sizes, ceiling - 1) / factor
-        part = _clipped_shares(rules.sizes / brokers, least, most)
-        pinned += count * factor if most.sum() <= 1 + 1e-9 else 0
-        level += count * factor * part
-    total = int((factors * counts).sum())
+    pinned = total = 0
+    for factor, held, count in _kinds(cluster, apart):
+        ceiling, shared = rules.ceiling(factor), factor - int(held.sum())
+        if shared <= 0:
+            continue
+        most = np.minimum(rules.sizes, np.maximum(ceiling - held, 0)) / shared
+        least = np.minimum(rules.sizes, np.maximum(ceiling - 1 - held, 0)) / shared
+        even = rules.sizes / brokers
+        part = _clipped_shares(even, least, most) if most.sum() > 0 else even
+        pinned += count * shared if most.sum() <= 1 + 1e-9 else 0
+        level += count * shared * part
+        total += count * shared
     with np.errstate(divide="ignore", invalid="ignore"):
         level = np.where(rules.sizes > 0, level / max(total, 1) * brokers / rules.sizes, 1.0)
     return level, len(cluster.racks) > 1 and pinned * 2 > total
+
+
+def _kinds(cluster: ClusterLoad, apart: Flags) -> Iterator[tuple[int, Ints, int]]:
+    """Replication factors, with (R,) how many replicas stay apart in each rack, and how many partitions are so."""
+    there = (cluster.replicas != ABSENT) & apart[cluster.replicas]
+    some = there.any(axis=1)
+    factors, counts = np.unique(cluster.replication[~some], return_counts=True)
+    for factor, count in zip(factors.tolist(), counts.tolist(), strict=True):
+        yield factor, np.zeros(len(cluster.racks), dtype=np.int64), count
+    kinds = np.zeros((int(some.sum()), 1 + len(cluster.racks)), dtype=np.int64)
+    kinds[:, 0] = cluster.replication[some]
+    rows, slots = np.nonzero(there[some])
+    np.add.at(kinds, (rows, 1 + cluster.rack_of[cluster.replicas[some][rows, slots]]), 1)
+    for kind, count in zip(*np.unique(kinds, axis=0, return_counts=True), strict=True):
+        yield int(kind[0]), kind[1:], int(count)
 
 
 def _clipped_shares(wanted: Floats, least: Floats, most: Floats) -> Floats:

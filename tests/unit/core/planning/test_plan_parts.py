@@ -1,5 +1,7 @@
 """The parts of a plan, log dirs within brokers too, each on a cluster that can be checked by eye."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,7 +19,7 @@ from shunter.core.planning.racks import RackRules
 from shunter.core.planning.reached import _told_apart
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import _in_parts, choose
-from shunter.model.inventory import BrokerDisks, Disk, DiskReplica
+from shunter.model.inventory import BrokerDisks, BrokerFacts, Disk, DiskReplica
 
 THREE_RACKS = ["a", "b", "c", "a", "b", "c"]
 BAND = 0.1
@@ -518,3 +520,17 @@ def test_a_cap_of_few_moves_is_shared_out_in_whole_moves() -> None:
     assert _in_parts(1, amounts).tolist() == [1, 0, 0, 0]
     assert _in_parts(12, amounts).tolist() == [5, 0, 4, 3]
     assert _in_parts(np.inf, amounts).tolist() == 4 * [np.inf]
+
+
+def test_replicas_that_stay_on_a_damaged_broker_have_their_racks_place() -> None:
+    """An outsider's find: the rack-mate of a broker with a failed log dir was to carry the whole rack, and was filled."""
+    racks = ["a", "a", "b", "b", "c", "c"]
+    rows = [("t", [at % 2, 2 + at // 2 % 2, 4 + at // 4 % 2], 10.0) for at in range(24)]
+    failed = BrokerFacts(True, log_dirs=(Disk("/a", 900.0, 900.0), Disk("/b", None, None, failed=True)))
+    facts = tuple(failed if broker == 3 else BrokerFacts() for broker in range(6))
+    even = replace(cluster_of(racks, rows), facts=facts)
+    level = targets(even, PlanRequest(Scope.REBALANCE)).rack_level
+    assert level.tolist() == pytest.approx([1.0, 1.0, 1.0], abs=0.2), "12 replicas for broker 2, as for any other"
+    assert len(plan(even, PlanRequest(Scope.REBALANCE)).moves) == 0, "all is balanced"
+    everyone = targets(replace(even, facts=()), PlanRequest(Scope.REBALANCE)).rack_level
+    assert everyone.tolist() == [1.0, 1.0, 1.0]
