@@ -282,6 +282,7 @@ def test_a_cluster_that_answers_again_is_not_said_to_be_silent(tmp_path: Path) -
         (back,) = [each for each in life.events if each.kind == "cluster-back"]
         assert back.facts["doing"] in (
             "this service does not drive the cluster: its executor is being started",
+            "this service has just begun to drive the cluster, and reads its journal",
             "this service moves nothing",
         )
 
