@@ -1,41 +1,33 @@
-"""A small lake with the tables that the page shows, as Parquet files of the form that Spark writes."""
+"""A small lake with the tables that the page shows: Delta tables, written without Spark."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
-from pyarrow import parquet
+from deltalake import write_deltalake
 
 DAY = datetime(2026, 11, 23, 3, tzinfo=UTC)
-METADATA = b"org.apache.spark.sql.parquet.row.metadata"
 GB = 10**9
 
 
 def keep_table(
-    lake: Path,
-    table: str,
-    cluster_id: str,
-    schema: dict[str, tuple[Any, str]],
-    rows: list[tuple[Any, ...]],
-    below: str = "",
-) -> Path:
-    """Write a table's rows; `schema`: type and unit of each column. `below`: a further folder, as `date=2026-11-22`."""
-    folder = lake / table / f"cluster_id={quote(cluster_id, safe='')}" / below
-    folder.mkdir(parents=True, exist_ok=True)
-    told = [
-        {"name": name, "metadata": {"unit": unit, "comment": f"what {name} is"}} for name, (_, unit) in schema.items()
-    ]
-    kinds = pa.schema([(name, kind) for name, (kind, _unit) in schema.items()])
-    kinds = kinds.with_metadata({METADATA: json.dumps({"type": "struct", "fields": told}).encode()})
-    path = folder / "part-0.parquet"
-    parquet.write_table(pa.Table.from_pylist([dict(zip(schema, row, strict=True)) for row in rows], schema=kinds), path)
-    (folder / "_SUCCESS").touch()
-    return path
+    lake: Path, table: str, cluster_id: str, schema: dict[str, tuple[Any, str]], rows: list[tuple[Any, ...]]
+) -> None:
+    """Write a table's rows; `schema`: type and unit of each column."""
+    kinds = pa.schema(
+        [
+            pa.field("cluster_id", pa.string()),
+            *(
+                pa.field(name, kind, metadata={"unit": unit, "comment": f"what {name} is"})
+                for name, (kind, unit) in schema.items()
+            ),
+        ]
+    )
+    told = [{"cluster_id": cluster_id, **dict(zip(schema, row, strict=True))} for row in rows]
+    write_deltalake(lake / table, pa.Table.from_pylist(told, schema=kinds), partition_by=["cluster_id"], mode="append")
 
 
 TEXT, WHOLE, REAL = pa.string(), pa.int64(), pa.float64()
@@ -48,6 +40,7 @@ RUNWAY: dict[str, tuple[Any, str]] = {
     "full_at": (pa.date32(), ""), "schema_version": (WHOLE, ""),
 }  # fmt: skip
 QUALITY: dict[str, tuple[Any, str]] = {
+    "date": (pa.date32(), "UTC"),
     "partitions": (WHOLE, "partitions"), "with_rates": (WHOLE, "partitions"), "coverage": (REAL, "1"),
     "rates_until": (MOMENT, "UTC"),
 }  # fmt: skip
@@ -68,8 +61,9 @@ def keep_lake(lake: Path, cluster_id: str) -> Path:
         [("topic", "topic-001", 90 * GB, 1e9, None, 1), ("topic", "topic-002", 20 * GB, None, date(2027, 3, 1), 1),
          ("broker", "3", 700 * GB, 5.5e9, date(2026, 12, 24), 1), ("broker", "4", 500 * GB, -1e8, None, 1)],
     )  # fmt: skip
-    for day, known in (("2026-11-21", 900), ("2026-11-22", 1_180)):
-        keep_table(lake, "data_quality", cluster_id, QUALITY, [(1_200, known, known / 1_200, DAY)], f"date={day}")
+    for day, known in ((21, 900), (22, 1_180)):
+        row = (date(2026, 11, day), 1_200, known, known / 1_200, DAY)
+        keep_table(lake, "data_quality", cluster_id, QUALITY, [row])
     told = "<b>topic-003-1</b> takes 90 MB/s in, and 40 MB/s were usual"
     keep_table(lake, "anomalies", cluster_id, ANOMALIES, [("hot-in", "topic-003-1", date(2026, 11, 22), 9e7, told)])
     return lake
