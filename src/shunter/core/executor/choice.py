@@ -357,7 +357,7 @@ def _may_come(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerI
 
 
 def _healthy(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
-    return broker in seen.isr and broker in live and broker not in seen.offline
+    return broker in seen.isr and _may_come(broker, seen, live)
 
 
 def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> Choice:

@@ -147,6 +147,7 @@ class Meter:
         since: list[int] = []
         under_way = {(broker, move.tp) for move in state.stepping() for broker in move.copying}
         self.present = {key: had for key, had in self.present.items() if key in under_way}
+        self.begun_at_ms = {key: at_ms for key, at_ms in self.begun_at_ms.items() if key in under_way}
         for move in state.stepping():
             assert move.step is not None
             partition = state.cluster.partition(move.tp)
