@@ -52,6 +52,15 @@ async def draining(a: Service) -> None:
     assert [each.state for each in a.keeper.proposals.values()] == [ProposalState.RUNNING]
 
 
+async def paused_and_cut_off(world: SharedYard, a: Service) -> None:
+    """A drives, and pauses; it is paused once more while it is cut off, so that its host alone has that."""
+    await a.driven()
+    await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+    world.cut("a")
+    world.clock.ms += 1
+    await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+
+
 async def takes_over(b: Service) -> None:
     b.shared_yard.pass_time(SESSION_MS + 1)
     await b.until(lambda: b.keeper.reconciled and b.keeper.words_known)
@@ -454,11 +463,7 @@ async def test_a_pause_that_the_driver_lifts_in_an_outage_is_said_to_be_lifted_o
     """An outsider's find: "the pause of the fleet is lifted", exit status 0, and the next driver never heard of it."""
     world = yard()
     async with Service(world, "a", tmp_path / "a", DRAINS) as a:
-        await a.driven()
-        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
-        world.cut("a")
-        world.clock.ms += 1
-        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+        await paused_and_cut_off(world, a)
         assert a.keeper.driving is not None
         done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
         (kept,) = done.undone
@@ -480,11 +485,7 @@ async def test_a_pause_lifted_on_one_host_alone_is_told_to_be_lost_where_the_clu
     """An outsider's find: the other service was paused in the same outage, drove then, and the lift just vanished."""
     world = yard()
     async with Service(world, "a", tmp_path / "a", DRAINS) as a:
-        await a.driven()
-        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
-        world.cut("a")
-        world.clock.ms += 1
-        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+        await paused_and_cut_off(world, a)
         async with Service(world, "b", tmp_path / "b", DRAINS) as b:
             world.cut("b")
             await b.until(lambda: b.keeper.known.unanswered)
