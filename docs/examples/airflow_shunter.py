@@ -1,8 +1,8 @@
 """Airflow 3: Shunter's pipeline once a day. Put this file into the folder of DAGs.
 
-Each task is one command. It starts a Spark of its own on the worker's machine (or uses yours, by `--master` in SHUNTER_OPTIONS), ends
-with the command's exit status, and gives its `--json` to XCom. Running a task again does no work twice. Set these environment variables
-of the workers:
+One task does all stages by one command, which starts one Spark on the worker's machine (or uses yours, by `--master` in
+SHUNTER_OPTIONS). It ends with the exit status of the stage that failed, and gives its last line, the report's path, to XCom; the log has
+the `--json` of each stage. Set these environment variables of the workers:
 
     SHUNTER           the command; else `shunter` of the PATH. It may be in a virtual environment of its own.
     SHUNTER_LAKE      the folder of the tables
@@ -19,7 +19,16 @@ from datetime import datetime, timedelta
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
-COMMAND = "${SHUNTER:-shunter} pipeline $SHUNTER_OPTIONS"
+STAGES = """
+ingest $SHUNTER_LANDING/snapshots --kind snapshots --json
+ingest $SHUNTER_LANDING/prometheus --kind prometheus --cluster $SHUNTER_CLUSTER $SHUNTER_BROKERS --json
+compact --keep-days 60 --json
+model --json
+quality --json
+plan --out $SHUNTER_PLANS --json
+schedule --json
+report --cluster $SHUNTER_CLUSTER --out $SHUNTER_PLANS/report.html
+"""
 
 with DAG(
     "shunter_pipeline",
@@ -28,24 +37,10 @@ with DAG(
     catchup=False,
     # Only one stage at a time may replace a cluster's derived tables. Another one would be refused.
     max_active_runs=1,
+    # A second try skips the files that were taken, and makes everything else anew.
     default_args={"retries": 2, "retry_delay": timedelta(minutes=5)},
 ) as dag:
-
-    def stage(task_id: str, arguments: str, **given: object) -> BashOperator:
-        """One command of `shunter pipeline`; its last line, the JSON, goes to XCom."""
-        return BashOperator(task_id=task_id, bash_command=f"{COMMAND} {arguments}", **given)
-
-    snapshots = stage("ingest_snapshots", "ingest $SHUNTER_LANDING/snapshots --kind snapshots --json")
-    prometheus = stage(
-        "ingest_prometheus",
-        "ingest $SHUNTER_LANDING/prometheus --kind prometheus --cluster $SHUNTER_CLUSTER $SHUNTER_BROKERS --json",
+    BashOperator(
+        task_id="stages",
+        bash_command="${SHUNTER:-shunter} pipeline $SHUNTER_OPTIONS do " + " ".join(STAGES.split()),
     )
-    compact = stage("compact", "compact --keep-days 60 --json")
-    model = stage("model", "model --json")
-    quality = stage("quality", "quality --json")
-    # Not tried again: a cluster that can't be planned today can't be planned in five minutes.
-    plan = stage("plan", "plan --out $SHUNTER_PLANS --json", retries=0)
-    schedule = stage("schedule", "schedule --json", retries=0)
-    report = stage("report", "report --cluster $SHUNTER_CLUSTER --out $SHUNTER_PLANS/report.html", retries=0)
-
-    [snapshots, prometheus] >> compact >> model >> quality >> plan >> schedule >> report

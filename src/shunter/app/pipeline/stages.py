@@ -117,7 +117,7 @@ class TopicInput:
 
 @contextmanager
 def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ()) -> Iterator[SparkSession]:
-    """Open Spark and stop it afterwards.
+    """Open Spark and stop it afterwards; if it is open in this process already, join it and leave it open.
 
     Raises:
         DriverError: a job failed in Spark; the error has Spark's reason.
@@ -137,15 +137,17 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
         jars=() if own else delta_jars(cache_folder()),
         conf=settings.conf,
     )
+    joined = SparkSession.getActiveSession()
     with _output_on_standard_error():
-        spark = open_session(opened)
+        spark = joined or open_session(opened)
     try:
         yield spark
     except (PySparkException, Py4JError, ConnectionError) as error:
         raise DriverError(_words_of(error), retriable=False) from error
     finally:
-        with suppress(Py4JError, ConnectionError):
-            spark.stop()
+        if joined is None:
+            with suppress(Py4JError, ConnectionError):
+                spark.stop()
 
 
 @contextmanager
@@ -523,6 +525,7 @@ def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tu
 
 
 __all__ = [
+    "KAFKA_SOURCE",
     "KINDS",
     "FleetPlanOptions",
     "Inputs",

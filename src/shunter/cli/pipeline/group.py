@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from shunter.cli.pipeline.chain import do
 from shunter.cli.pipeline.intake import KINDS, collect, ingest
 from shunter.cli.pipeline.options import (
     Duration,
@@ -33,10 +34,10 @@ from shunter.model.limits import LEAST_RATE, MOST_RATE
 _STAGES = {
     "Take in": ("collect", "collect-prometheus", "ingest", "quality"),
     "Model": ("model", "compact", "clean"),
-    "Plan": ("plan", "schedule", "run"),
+    "Plan": ("plan", "schedule"),
     "Look back": ("account", "report", "showback"),
     "Look ahead": ("runway", "anomalies", "what-if"),
-    "Run elsewhere": ("package",),
+    "Run": ("do", "run", "package"),
 }
 """Headings of the help, by what people do, and the commands under each, in order."""
 
@@ -457,7 +458,7 @@ def package_for_spark(out: Path, environment: bool) -> None:
     click.echo(package(out, environment=environment).command)
 
 
-for elsewhere in (anomalies, collect, collect_prometheus, ingest, quality, runway, showback, what_if):
+for elsewhere in (anomalies, collect, collect_prometheus, do, ingest, quality, runway, showback, what_if):
     pipeline.add_command(elsewhere)
 
 __all__ = ["KINDS", "Duration", "pipeline"]
