@@ -23,10 +23,10 @@ from lab.demo.account import ProvedOrNot, Screen, SequelAccount
 from lab.demo.proof import check_records
 from lab.demo.shares import shares_of, told_shares, within
 from lab.demo.traffic import Acks, Traffic, read_everything
-from lab.testbed.java import QUICK_SPARK
 from shunter.drivers.admin.inventory import take_inventory
 from shunter.model.inventory import Inventory
 from shunter.model.partition import Replicas, TopicPartition
+from shunter.pipeline.session import JAVA_OPTIONS, SMALL, SMALL_JAVA
 
 THROTTLE_BYTES_PER_S = 4_000_000
 SNAPSHOTS = 3
@@ -39,10 +39,9 @@ PREFERRED = 0
 """Kafka's number for preferred elections."""
 HEADINGS = ("Load per broker", "Moves as flows", "Timeline of moves", "Planned against real duration")
 SPARK = {
-    # Small tables: compiling queries costs more than running them.
-    "spark.sql.shuffle.partitions": "2",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.driver.extraJavaOptions": QUICK_SPARK,
+    # `run` does not know yet that the cluster is small.
+    **SMALL,
+    JAVA_OPTIONS: SMALL_JAVA,
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.log.level": "ERROR",

@@ -21,9 +21,6 @@ WAY_TO_JAVA = (
 )
 # Many short-lived servers run on one small machine. The quick compiler and the smallest collector start fastest.
 QUICK_START = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
-QUICK_SPARK = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
-"""For small queries, for which good compilation costs more than execution. With only the quick compiler the JVM has
-48 MB for compiled code by default. Spark fills that within a minute, and then the JVM interprets."""
 AS_IN_PRODUCTION = (
     "-server",
     "-XX:+UseG1GC",

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lab.testbed.java import QUICK_SPARK
+from shunter.pipeline.session import SMALL_JAVA
 
 pytest.importorskip("pyspark")
 
@@ -35,7 +35,7 @@ CONF = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.log.level": "ERROR",
     "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": QUICK_SPARK,
+    "spark.driver.extraJavaOptions": SMALL_JAVA,
 }
 
 

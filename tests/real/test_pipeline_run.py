@@ -13,9 +13,9 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from lab.testbed.java import QUICK_SPARK
 from lab.testbed.kraft import KRaftCluster
 from shunter.formats.inventory_files import decode_inventory
+from shunter.pipeline.session import SMALL_JAVA
 
 DeltaTable = pytest.importorskip("deltalake").DeltaTable
 
@@ -63,7 +63,7 @@ def test_from_a_live_cluster_to_its_report(work_dir: Path) -> None:
         admin.create_topics({"orders": {"assignments": assignments}})
         with Traffic(cluster.bootstrap):
             out = work_dir / "out"
-            java = f"spark.driver.extraJavaOptions={QUICK_SPARK}"
+            java = f"spark.driver.extraJavaOptions={SMALL_JAVA}"
             command = [
                 sys.executable, "-m", "shunter", "pipeline", "--root", str(work_dir / "lake"), "--master", "local[2]",
                 "--memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--conf", java, "--conf",

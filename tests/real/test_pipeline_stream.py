@@ -14,8 +14,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.admin import KafkaAdminClient
 
-from lab.testbed.java import QUICK_SPARK
 from lab.testbed.kraft import KRaftCluster
+from shunter.pipeline.session import SMALL_JAVA
 
 deltalake = pytest.importorskip("deltalake")
 
@@ -35,7 +35,7 @@ def sample(number: int) -> bytes:
 
 def start_stream(bootstrap: str, folder: Path, *more: str) -> subprocess.Popen[bytes]:
     # Small queries: compiling them costs more than running them.
-    java = f"spark.driver.extraJavaOptions={QUICK_SPARK}"
+    java = f"spark.driver.extraJavaOptions={SMALL_JAVA}"
     command = [
         sys.executable, "-m", "shunter", "pipeline", "--root", str(folder / "lake"), "--master", "local[2]",
         "--memory", "512m", "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.driver.bindAddress=127.0.0.1",

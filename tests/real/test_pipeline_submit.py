@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.testbed.java import QUICK_SPARK
 from lab.testbed.spark import SparkStandalone
+from shunter.pipeline.session import SMALL_JAVA
 
 pyspark = pytest.importorskip("pyspark")
 
@@ -81,7 +81,7 @@ def test_ingest_model_and_plan_run_where_shunter_is_not_installed(work_dir: Path
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "2",
             "spark.sql.codegen.wholeStage": "false",
-            "spark.executor.extraJavaOptions": QUICK_SPARK,
+            "spark.executor.extraJavaOptions": SMALL_JAVA,
         }
         conf = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
         command = [str(HOME / "bin" / "spark-submit"), "--master", url, "--py-files", str(archive), *conf, str(main)]
@@ -162,5 +162,5 @@ SMALL = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.executor.extraJavaOptions": QUICK_SPARK,
+    "spark.executor.extraJavaOptions": SMALL_JAVA,
 }

@@ -1,4 +1,4 @@
-"""One small Spark for all tests that need it: two cores, one gigabyte, no web page."""
+"""One Spark for all tests that need it: two cores, one gigabyte, and the product's own settings for small inputs."""
 
 import os
 import sys
@@ -17,7 +17,6 @@ NOW = datetime(2025, 3, 1, 12, tzinfo=UTC)
 def spark(tmp_path_factory):
     from pyspark import SparkContext
 
-    from lab.testbed.java import QUICK_SPARK
     from shunter.app.pipeline.delta_jars import delta_jars
     from shunter.drivers.host.cache import cache_folder
     from shunter.pipeline.session import SessionSettings, open_session
@@ -31,7 +30,7 @@ def spark(tmp_path_factory):
         name="shunter-tests",
         master="local[2]",
         memory="1g",
-        shuffle_partitions=2,
+        small=True,
         jars=delta_jars(cache_folder()),
         conf={
             "spark.local.dir": str(scratch),
@@ -39,10 +38,6 @@ def spark(tmp_path_factory):
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
             "spark.log.level": "ERROR",
-            # Tests are a hundred tiny queries: compiling them costs more than running them.
-            "spark.driver.extraJavaOptions": QUICK_SPARK,
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.adaptive.enabled": "false",
         },
     )
     with warnings.catch_warnings():

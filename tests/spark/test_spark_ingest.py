@@ -1,6 +1,5 @@
 """Batches: good rows are taken, rejects are put aside with the rule that they break, and no row counts twice."""
 
-import contextlib
 import gzip
 import itertools
 import json
@@ -203,12 +202,11 @@ def test_two_clusters_in_one_file(spark, lake, ingest, tmp_path):
     assert ingest(str(tmp_path / "two.json")).ingest_id is None
 
 
-def test_a_batch_of_which_nothing_is_taken_ends_with_a_status_of_its_own(spark, lake, tmp_path, monkeypatch):
-    monkeypatch.setattr("shunter.app.pipeline.stages.spark_session", lambda _: contextlib.nullcontext(spark))
-
+def test_a_batch_of_which_nothing_is_taken_ends_with_a_status_of_its_own(spark, lake, tmp_path):
     path = write_json(tmp_path / "bad.json", [sample(bytes_in=-5), sample(partition=-1)])
     ended = CliRunner().invoke(main, ["pipeline", "--root", lake.root, "ingest", path, "--kind", "json"])
     assert (ended.exit_code, "0 rows taken, 2 put aside" in ended.stdout) == (7, True), ended.output
+    assert lake.read(spark, REJECTS).count() == 2, "the command joins the session that is open, and leaves it open"
 
 
 def test_rows_of_another_cluster_than_the_one_asked_for(ingest, tmp_path):

@@ -24,12 +24,12 @@ import duckdb_extension_delta
 import pytest
 from deltalake import DeltaTable
 
-from lab.testbed.java import QUICK_SPARK
 from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
 from shunter.errors import FormatError
 from shunter.pipeline.lake.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
 from shunter.pipeline.lake.schemas import BATCHES, BROKERS, DAILY, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES
 from shunter.pipeline.lake.tables import _STATES, JUDGED, RETENTION_DAYS, Lake
+from shunter.pipeline.session import SMALL_JAVA
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
@@ -301,7 +301,7 @@ def test_processes_at_once_of_which_most_are_killed_count_every_window_once(spar
     paths, rng = shared(tmp_path, 40), random.Random(11)
 
     def started(root, files):
-        java = f"spark.driver.extraJavaOptions={QUICK_SPARK}"
+        java = f"spark.driver.extraJavaOptions={SMALL_JAVA}"
         command = [sys.executable, "-m", "shunter", "pipeline", "--root", str(root), "--master", "local[1]"]
         command += ["--memory", "512m", "--conf", "spark.driver.host=127.0.0.1", "--conf", java]
         command += ["--conf", "spark.sql.codegen.wholeStage=false", "ingest", *files, "--kind", "json"]

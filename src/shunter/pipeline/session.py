@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlparse
 
 from pyspark import __version__
 from pyspark.sql import SparkSession
@@ -37,6 +39,19 @@ ON_THIS_MACHINE = {
 # has 10,000, so it was interpreted, row by row. (The parallel collector is for throughput. Pauses do not matter here,
 # and lists of a million replicas are made and thrown away.)
 JAVA = "-XX:+UseParallelGC -XX:-DontCompileHugeMethods"
+SMALL_BYTES = 16 << 20
+SMALL = {
+    # A hundred tiny queries: compiling them costs more than running them.
+    "spark.sql.codegen.wholeStage": "false",
+    # Adaptive execution runs each shuffle and each broadcast of a query as a job of its own.
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.leafNodeDefaultParallelism": "1",
+}
+"""For inputs on this machine of at most `SMALL_BYTES`."""
+# With only the quick compiler the JVM has 48 MB for compiled code by default. Spark fills that within a minute, and then
+# the JVM interprets.
+SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
 LARGEST_METHOD = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 """For JVMs that Shunter does not start: Spark generates several small methods instead of one that is not compiled."""
 LOGGING = Path(__file__).parent / "log4j2.properties"
@@ -45,7 +60,10 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """How Spark is opened. `master` None leaves it to spark-submit; memory in Spark's notation."""
+    """How Spark is opened. `master` None leaves it to spark-submit; memory in Spark's notation.
+
+    `small`: all that is read is small, and Spark runs on this machine.
+    """
 
     name: str = "shunter"
     master: str | None = None
@@ -55,7 +73,24 @@ class SessionSettings:
     packages: tuple[str, ...] = ()
     jars: tuple[Path, ...] = ()
     web_page: bool = False
+    small: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def is_small(places: Iterable[str]) -> bool:
+    """Whether files and folders of this machine hold at most `SMALL_BYTES` together. Of another place it is not known."""
+    held = 0
+    for place in places:
+        url = urlparse(place)
+        if url.scheme not in ("", "file") or any(sign in place for sign in "*?[{"):
+            return False
+        path = Path(unquote(url.path) if url.scheme else place)
+        for each in (path, *path.rglob("*")):
+            with suppress(OSError):
+                held += each.stat().st_size
+            if held > SMALL_BYTES:
+                return False
+    return True
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
@@ -76,8 +111,6 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     chosen["spark.ui.showConsoleProgress"] = "false"
     if settings.memory is not None:
         chosen["spark.driver.memory"] = settings.memory
-    if settings.shuffle_partitions is not None:
-        chosen["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     if settings.packages:
         chosen["spark.jars.packages"] = ",".join(settings.packages)
     if settings.jars:
@@ -85,20 +118,19 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     if settings.ivy_cache is not None:
         chosen["spark.jars.ivy"] = str(settings.ivy_cache)
     local = re.fullmatch(r"local(?:\[(\d+|\*)[^\]]*\])?", settings.master or "")
+    small = settings.small and local is not None
     if local is not None:
         cores = {None: 1, "*": os.cpu_count() or 1}.get(local[1]) or int(local[1])
-        chosen = {
-            **chosen,
-            **ON_THIS_MACHINE,
-            "spark.sql.shuffle.partitions": str(settings.shuffle_partitions or cores),
-        }
+        chosen |= {**ON_THIS_MACHINE, "spark.sql.shuffle.partitions": str(cores), **(SMALL if small else {})}
         # Hadoop sets file modes itself and ignores the process's umask. On a cluster the modes are the cluster's
         # choice.
         chosen["spark.hadoop.fs.permissions.umask-mode"] = "077"
     else:
         chosen.update(LARGEST_METHOD)
+    if settings.shuffle_partitions is not None:
+        chosen["spark.sql.shuffle.partitions"] = str(settings.shuffle_partitions)
     chosen.update(settings.conf)
-    java = settings.conf.get(JAVA_OPTIONS, JAVA)
+    java = settings.conf.get(JAVA_OPTIONS, SMALL_JAVA if small else JAVA)
     # In a zip of Shunter there is no such file, and spark-submit's logging is the user's choice anyway.
     quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
     chosen[JAVA_OPTIONS] = quiet + java

@@ -22,11 +22,11 @@ def begun(monkeypatch):
 
         @classmethod
         @contextlib.contextmanager
-        def open(cls, _, packages=()):
+        def open(cls, _, packages=(), beside=()):
             outer = cls.opened == 0
             if outer:
                 cls.opened += 1
-                calls.append(("open", packages))
+                calls.append(("open", packages, beside))
             yield "the session"
             if outer:
                 cls.opened -= 1
@@ -56,7 +56,7 @@ def do(*words):
 def test_stages_share_one_session_and_each_has_its_own_options(begun, tmp_path):
     ended = do("ingest", "folder", "--kind", "snapshots", "model", "--json", "plan", "--out", str(tmp_path), "report")
     assert ended.exit_code == 0, ended.output
-    assert begun[0] == ("open", ())
+    assert begun[0] == ("open", (), ["folder"])
     assert [name for name, *_ in begun[1:]] == ["stages.ingest", "stages.model", "stages.plan", "run.report"]
     assert {spark for _, spark, *_ in begun[1:]} == {"the session"}
     assert begun[1][2] == stages.Inputs(("folder",), "snapshots")
@@ -93,4 +93,4 @@ def test_a_stream_needs_sparks_kafka_source_from_the_start(begun, monkeypatch):
     monkeypatch.setattr("shunter.app.pipeline.stages.ingest_topic", lambda *_: stages.Streamed(0, 0, 0, ()))
     stream = ("ingest", "--bootstrap-server", "kafka1:9092", "--topic", "samples", "--checkpoint", "here")
     assert do("model", *stream).exit_code == 0
-    assert begun[0] == ("open", KAFKA)
+    assert begun[0] == ("open", KAFKA, None)

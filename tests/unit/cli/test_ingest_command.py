@@ -17,7 +17,7 @@ def told(monkeypatch):
     """Run `ingest` as if the pipeline had brought what is given."""
 
     def run(outcome, *arguments):
-        monkeypatch.setattr("shunter.app.pipeline.stages.spark_session", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr("shunter.app.pipeline.stages.spark_session", lambda *_, **__: contextlib.nullcontext())
         monkeypatch.setattr("shunter.app.pipeline.stages.ingest", lambda *_: outcome)
         return CliRunner().invoke(main, ["pipeline", "ingest", "folder", *arguments])
 

@@ -51,7 +51,7 @@ from shunter.pipeline.packaging import package
 from shunter.pipeline.planning.fleet import PEAKS, WEEK
 from shunter.pipeline.planning.fleet_worker import ClusterLimit
 from shunter.pipeline.planning.plan_batch import ClusterOutcome, FleetPlan, PlannedTarget, plan_lake, reassignments
-from shunter.pipeline.session import KAFKA_SOURCE, SessionSettings, open_session
+from shunter.pipeline.session import KAFKA_SOURCE, SessionSettings, is_small, open_session
 from shunter.pipeline.sources.kafka_topic import read_topic
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.tables import FORMATS, read_table
@@ -116,8 +116,13 @@ class TopicInput:
 
 
 @contextmanager
-def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ()) -> Iterator[SparkSession]:
+def spark_session(
+    settings: PipelineSettings, *, packages: tuple[str, ...] = (), beside: Sequence[str] | None = ()
+) -> Iterator[SparkSession]:
     """Open Spark and stop it afterwards; if it is open in this process already, join it and leave it open.
+
+    Args:
+        beside: What is read beside the lake; None: that is not known yet.
 
     Raises:
         DriverError: a job failed in Spark; the error has Spark's reason.
@@ -127,6 +132,7 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     refuse_if_unsafe(settings)
     own = _submitted() or brings_delta(settings.conf)
+    small = beside is not None and not is_schema(settings.root) and is_small((settings.lake.root, *beside))
     opened = SessionSettings(
         name="shunter pipeline",
         # spark-submit has said its master already; a plain `shunter pipeline` runs on this machine.
@@ -136,6 +142,7 @@ def spark_session(settings: PipelineSettings, *, packages: tuple[str, ...] = ())
         packages=packages,
         jars=() if own else delta_jars(cache_folder()),
         conf=settings.conf,
+        small=small,
     )
     joined = SparkSession.getActiveSession()
     with _output_on_standard_error():
@@ -268,7 +275,7 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
         FormatError: Spark ended the query: an offset no longer exists, or a broker can't be reached at all.
     """
     kafka_options = stream_options(source.properties, dict(source.kafka_options))
-    with spark_session(settings, packages=(KAFKA_SOURCE,)) as spark:
+    with spark_session(settings, packages=(KAFKA_SOURCE,), beside=None) as spark:
         records = read_topic(
             spark,
             source.bootstrap,

@@ -33,7 +33,9 @@ def do(ctx: click.Context, stages: tuple[str, ...]) -> None:
     row = cut(stages, {name: one for name, one in group.commands.items() if name not in _APART})
     asked = [command.make_context(command.name, list(words), parent=ctx.parent) for command, words in row]
     streams = any(one.params.get("topic") is not None for one in asked)
-    with spark_session(settings_of(ctx), packages=(KAFKA_SOURCE,) if streams else ()):
+    read = [path for one in asked for name in ("paths", "journals") for path in one.params.get(name, ())]
+    packages, beside = ((KAFKA_SOURCE,), None) if streams else ((), read)
+    with spark_session(settings_of(ctx), packages=packages, beside=beside):
         for one in asked:
             with one:
                 one.command.invoke(one)

@@ -323,7 +323,7 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
     from shunter.app.pipeline.run import account as accounted  # noqa: PLC0415
 
     settings = settings_of(ctx)
-    with as_json_lines(journals) as lines, stages.spark_session(settings) as spark:
+    with as_json_lines(journals) as lines, stages.spark_session(settings, beside=journals) as spark:
         found = accounted(spark, settings.lake, lines)
     if json:
         click.echo(as_json(found))
@@ -425,7 +425,7 @@ def run(ctx: click.Context, bootstrap_server: str, command_config: Path | None, 
     )
     execute = None if dry else executor_for(bootstrap_server, command_config, throttle, out)
     wait = threading.Event().wait
-    with stages.spark_session(settings) as spark:
+    with stages.spark_session(settings, beside=None) as spark:
         outcome = run_all(
             spark, settings.lake, options, execute=execute, wait=wait, tell=lambda text: click.echo(text, err=True)
         )

@@ -159,7 +159,7 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
         paths, kind, given["cluster"], brokers, utc(given["at"]), given["many_clusters"], window, given["cluster_label"]
     )
     settings = settings_of(ctx)
-    with spark_session(settings) as spark:
+    with spark_session(settings, beside=paths) as spark:
         outcome = take(spark, settings.lake, inputs)
     if json:
         click.echo(as_json(outcome))

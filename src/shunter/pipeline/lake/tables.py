@@ -221,7 +221,7 @@ class Lake:
         """All rows; none where there is no table yet."""
         seen = self.version(spark, table) if self.as_of is not None and version is None else (version,)
         found = None if seen is None else self._found(spark, table, seen[0])
-        return spark.createDataFrame([], table.schema) if found is None else found
+        return _nothing(spark, table) if found is None else found
 
     def _found(self, spark: SparkSession, table: Table, version: int | None = None) -> DataFrame | None:
         reader = spark.read if version is None else spark.read.option("versionAsOf", version)
@@ -375,6 +375,12 @@ def _if_there(work: Callable[[], _Found]) -> _Found | None:
         if error.getCondition() not in _NOT_THERE:
             raise
         return None
+
+
+def _nothing(spark: SparkSession, table: Table) -> DataFrame:
+    """No row of a table, by a condition that Spark's optimizer knows to be false: what is joined to it runs no job."""
+    columns = (F.lit(None).cast(field.dataType).alias(field.name) for field in table.schema)
+    return spark.range(1).where(F.lit(False)).select(*columns)
 
 
 def is_schema(root: str) -> bool:
