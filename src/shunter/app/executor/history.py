@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any
 
 from shunter.app.executor.journals import JournalPlace
@@ -17,7 +17,7 @@ from shunter.app.executor.session import (
 )
 from shunter.core.executor.history import Execution, Undoing, executions, reverse
 from shunter.errors import DriverError, ShunterError
-from shunter.model.partition import TopicPartition
+from shunter.model.execution import MoveOrder
 
 
 class NothingToUndo(ShunterError):
@@ -80,31 +80,31 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
     execution = found[number - 1]
     if execution.ended_at_ms is None:
         raise NothingToUndo(f"execution {number} is under way: `shunter rollback` takes it back")
-    return execution, await _as_left(target, execution, reverse(execution))
+    return execution, reverse(execution, await _moved_since(target, execution))
 
 
-async def _as_left(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
-    """Leave out what is no longer as the execution left it: partitions of a new topic, and those moved again since."""
+async def _moved_since(target: Target, execution: Execution) -> Callable[[MoveOrder], str]:
+    """Tells why a move back is left out, as its partition is not as the execution left it; "": it is."""
     admin = await connect(target)
     try:
-        seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
+        seen = await admin.observe_topics(sorted({tp.topic for tp in execution.moves}))
         ongoing = await admin.list_reassignments()
     finally:
         await admin.close()
-    stays: dict[TopicPartition, str] = {}
-    for order in wanted.moves:
+
+    def why_left_out(order: MoveOrder) -> str:
         topic, known = seen.topics.get(order.tp.topic), execution.moves[order.tp].topic_id
         if topic is None:
-            continue
+            return ""
         now = topic.partitions.get(order.tp.partition)
         if known is not None and topic.topic_id is not None and topic.topic_id != known:
-            stays[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
+            return "its topic was deleted and created again since"
         # What is being moved now is judged by the submission.
-        elif now is not None and order.tp not in ongoing and now.replicas not in (order.target, order.planned_from):
-            stays[order.tp] = f"{order.tp} stays: it was moved again since, and is on {list(now.replicas)}"
-    kept = {tp: move for tp, move in execution.moves.items() if tp not in stays}
-    found = reverse(replace(execution, moves=kept))
-    return Undoing(found.moves, (*found.told, *stays.values()), found.copied_bytes)
+        if now is not None and order.tp not in ongoing and now.replicas not in (order.target, order.planned_from):
+            return f"it was moved again since, and is on {list(now.replicas)}"
+        return ""
+
+    return why_left_out
 
 
 def execution_to_json(execution: Execution) -> dict[str, Any]:

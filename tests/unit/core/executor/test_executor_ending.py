@@ -231,6 +231,19 @@ def test_a_size_that_is_not_known_yet_is_asked_for_counted_and_kept() -> None:
     assert (rig.core.state.moves[T0].size_bytes, rig.core.state.moves[T0].sized) == (SIZE, True), "by the journal"
 
 
+def test_a_plan_made_anew_by_later_metadata_keeps_that_a_size_is_unknown() -> None:
+    rig = LateRig(Yard({"t": [(1, 2), (2, 1)]}))
+    rig.silent_disks = frozenset({1, 2, 3})
+    late = rig.yard.partitions[T1]
+    late.replicas = late.isr = (3, 2, 1)
+    rig.submit(("t", 0, (4, 2)), ("t", 1, (3, 4)), options=ExecutionOptions(max_concurrent=1))
+    until(rig, lambda: T1 in rig.core.state.moves, 2_000, "the plan was not taken on")
+    late.replicas = late.isr = (2, 1)
+    until(rig, lambda: rig.core.state.moves[T1].original == (2, 1), 2_000, "the move was not made anew")
+    made = [entry.record for entry in rig.journal if isinstance(entry.record, MoveAccepted) and entry.record.tp == T1]
+    assert [(each.size_bytes, each.sized) for each in made] == [(0, False), (0, False)]
+
+
 def test_what_an_earlier_copy_had_does_not_count_for_the_next_one() -> None:
     """An outsider's find: drain, undo, drain again: 95 % was "done" by replicas that had been dropped since."""
     state, meter = ExecutorState(running=True), Meter()
@@ -254,9 +267,9 @@ def test_what_an_earlier_copy_had_does_not_count_for_the_next_one() -> None:
 def test_a_plan_anew_does_not_forget_a_size_or_that_it_is_unknown() -> None:
     state = ExecutorState()
     accepted = MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 0, sized=False)
-    rebased, sized = accepted._replace(sized=True), SizeObserved(T0, 5)
+    empty, sized = accepted._replace(sized=True), SizeObserved(T0, 5)
     known = [(0, False), (0, False), (5, True), (5, True), (7, True), (0, True)]
-    plans = (accepted, rebased, sized, accepted, accepted._replace(size_bytes=7, sized=True), rebased)
+    plans = (accepted, accepted, sized, accepted, accepted._replace(size_bytes=7, sized=True), empty)
     for number, record in enumerate((PlanAccepted("p", "c", ExecutionOptions()), *plans), 1):
         apply(state, JournalEntry(number, 0, "test", record))
         if number > 1:
