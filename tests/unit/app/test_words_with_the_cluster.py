@@ -9,14 +9,26 @@ from random import Random
 import pytest
 from service_orders import order
 from service_world import Clock
-from words_world import SESSION_MS, Service, SharedYard
+from words_world import SESSION_MS, LockedTopic, Log, Service, SharedYard
 
+from shunter.app.executor import history
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target
+from shunter.core.executor.history import Execution
+from shunter.core.executor.state import Move, MoveEnd
 from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.situation import ClusterSeverity
+from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.service import words_topic
+from shunter.formats.word_records import WordsDriver
+from shunter.model.execution import ExecutionOptions, OngoingReassignment, Outcome
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
 from shunter.model.service import (
     EventSearch,
     IntentKind,
+    KeptIntent,
     KillSwitch,
     OrderKind,
     OrderRefused,
@@ -35,6 +47,56 @@ DRAINS = KeeperPolicy({**OFF, Condition.DRAIN: replace(DEFAULTS[Condition.DRAIN]
 
 def yard() -> SharedYard:
     return SharedYard(Clock(), rows=[*ROWS], random=Random(1))
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_an_undo_from_a_shell_names_the_intents_that_take_it_back_again(
+    monkeypatch: pytest.MonkeyPatch, *, unread: bool
+) -> None:
+    """An outsider's find: broker 2 was filled again by hand, and the service emptied it once more."""
+    log, lock = Log(Random(1)), threading.Lock()
+    given = [(IntentKind.DRAIN, 2), (IntentKind.DRAIN, 3), (IntentKind.DEMOTE, 1), (IntentKind.FREEZE_BROKER, 2)]
+    intents = tuple(KeptIntent(kind, str(broker), 0, "anna", 0) for kind, broker in given)
+    LockedTopic(log, "service", lock).take(WordsDriver("host", 1, 0, "", ""), Words(intents))
+    log.unread = unread
+    tps = [TopicPartition("t", at) for at in (0, 1)]
+    moves = {
+        tp: Move(tp, None, (1, 2), (4, 3), Strategy.INCREMENTAL, 5, (), adopted=False, accepted_at_ms=0, current=(4, 3))
+        for tp in tps
+    }
+    for move in moves.values():
+        move.ended = MoveEnd(Outcome.DONE, "", 1)
+
+    class Cluster:
+        async def observe_topics(self, _names: object) -> TopicsSeen:
+            return TopicsSeen({}, {}, 1)
+
+        async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+            return {}
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    async def connect(_target: object) -> Cluster:
+        return Cluster()
+
+    async def past(_target: object) -> tuple[JournalPlace, tuple[Execution, ...]]:
+        return JournalPlace(Path("j")), (Execution(1, 0, ["p"], ExecutionOptions(), moves),)
+
+    monkeypatch.setattr(history, "connect", connect)
+    monkeypatch.setattr(history, "past_executions", past)
+    monkeypatch.setattr(words_topic, "WordsTopic", lambda *_: LockedTopic(log, "shell", lock))
+    told = asyncio.run(history.undoing(Target("k:9092"), None))[1].told
+    if unread:
+        (one,) = told
+        assert one.startswith("whether a service has an intent against this is not known: ")
+        return
+    lead, replicas = told
+    assert lead == (
+        "broker 1 gets the lead of 2 partitions, and a service has the intent to demote it (by anna): it takes that away "
+        "again; `shunter withdraw demote 1` ends the intent"
+    )
+    assert replicas.startswith("broker 2 gets 2 replicas, and a service has the intent to drain it (by anna): ")
 
 
 def told_of(service: Service) -> str:

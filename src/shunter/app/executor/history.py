@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
+from shunter.app.client_configuration import configuration_of
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import (
     Target,
@@ -16,6 +18,7 @@ from shunter.app.executor.session import (
     no_journal,
 )
 from shunter.core.executor.history import Execution, Undoing, executions, reverse
+from shunter.core.keeper.intents import told_against
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import MoveOrder
 
@@ -80,7 +83,24 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
     execution = found[number - 1]
     if execution.ended_at_ms is None:
         raise NothingToUndo(f"execution {number} is under way: `shunter rollback` takes it back")
-    return execution, reverse(execution, await _moved_since(target, execution))
+    back = reverse(execution, await _moved_since(target, execution))
+    return execution, replace(back, told=(*back.told, *await _told_against(target, back.moves)))
+
+
+async def _told_against(target: Target, moves: Sequence[MoveOrder]) -> list[str]:
+    """Which intents of people, that a service keeps in the cluster, would take moves back again."""
+    from shunter.drivers.service.words_topic import WordsTopic  # noqa: PLC0415  brings the client library with it
+
+    if not moves:
+        return []
+    topic = WordsTopic(configuration_of(target.bootstrap, target.properties), "")
+    try:
+        words = await asyncio.to_thread(topic.read)
+    except ShunterError as error:
+        return [f"whether a service has an intent against this is not known: {error}"]
+    finally:
+        await asyncio.to_thread(topic.close)
+    return [] if words is None else list(told_against(words.intents, moves))
 
 
 async def _moved_since(target: Target, execution: Execution) -> Callable[[MoveOrder], str]:
