@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope, without_empty
 from shunter.core.wording import counted, named
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
 from shunter.formats.topic_wishes import decode_wishes
+from shunter.model.partition import BrokerId
 
 SCOPES = tuple(scope.value for scope in Scope if scope is not Scope.FILLING_DISKS)
 """All scopes but FILLING_DISKS, which only the service can ask for, because only it has seen how sizes grow."""
@@ -137,13 +138,14 @@ def plan_file(path: Path, options: PlanOptions) -> Planned:
     return plan_raw(raw, str(path), options)
 
 
-def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
+def plan_raw(raw: bytes, place: str, options: PlanOptions, fenced: Collection[BrokerId] = ()) -> Planned:
     """Plan the cluster that a file's content describes.
 
     Args:
         raw: The content.
         place: The name of the content in errors.
         options: The options of the plan.
+        fenced: Brokers that are registered and fenced, also those that the content leaves out, as they hold nothing.
 
     Raises:
         FormatError: the content breaks a rule; the error names the row or key.
@@ -151,7 +153,10 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
     """
     cluster = cluster_from(read_plan_input(raw, place, ignore_racks=options.ignore_racks))
     del raw
-    made = plan(cluster, replace(request_from(options), **_particulars(options, cluster.topics)))
+    request = replace(request_from(options), **_particulars(options, cluster.topics))
+    request, told = without_empty(request, {*fenced}.difference(cluster.brokers))
+    made = plan(cluster, request)
+    made = replace(made, notes=(*told, *made.notes))
     return Planned(
         reassignment=write_reassignment(made.assignments(), made.elections()),
         summary=summarise(made, *_bounds(made, options.bound)),

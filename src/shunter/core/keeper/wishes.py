@@ -208,7 +208,8 @@ def _picked(items: tuple[str, ...], brokers: tuple[int, ...], seen: Sighting) ->
 
 
 def _see_known(brokers: tuple[int, ...], seen: Sighting) -> None:
-    known = sorted({*seen.load.brokers, *(broker.id for broker in seen.inventory.brokers)})
+    registered = (*seen.inventory.brokers, *seen.inventory.fenced)
+    known = sorted({*seen.load.brokers, *(broker.id for broker in registered)})
     for broker in brokers:
         if broker not in known:
             told = f"there is no broker {broker}; there are {', '.join(map(str, known))}"
