@@ -12,6 +12,7 @@ from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 from shunter.app.evaluation.observation import sighting_of
 from shunter.app.planning import live
 from shunter.app.planning.plan import Planned, PlanOptions, cluster_from, plan_raw, request_from
+from shunter.core.check_up import diagnose
 from shunter.core.keeper.proposals import planned_for
 from shunter.core.keeper.sighting import Sighting
 from shunter.core.planning.balance import plan
@@ -19,7 +20,15 @@ from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
-from shunter.model.check_up import CheckedJournal, CheckUp
+from shunter.model.check_up import (
+    CheckedBroker,
+    CheckedJournal,
+    CheckedListener,
+    CheckedLogDir,
+    CheckedTopic,
+    CheckUp,
+)
+from shunter.model.execution import ObservedPartition
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
 from shunter.model.keeper import KeeperPolicy
 from shunter.model.partition import TopicPartition
@@ -553,3 +562,45 @@ def test_a_broker_that_is_fenced_and_holds_nothing_has_nothing_to_move_and_gets_
     assert by_verb(seen, PlanOptions(scope="drain", brokers=(8,))) == (
         "brokers: the cluster has no broker 8; name some of its 3 brokers"
     )
+
+
+@given(worlds())
+def test_the_doctor_advises_a_plan_for_offline_replicas_where_the_planner_moves_some(seen: Inventory) -> None:
+    # Brokers without limits: the doctor does not know what fits.
+    free = [
+        each._replace(log_dirs=tuple(at._replace(total_bytes=None, usable_bytes=None) for at in each.log_dirs or ()))
+        for each in seen.brokers
+    ]
+    seen = seen._replace(brokers=tuple(each._replace(disk_total_bytes=None, disk_usable_bytes=None) for each in free))
+    made = by_file(seen, PlanOptions(scope="offline", ignore_racks=True))
+    rows = json.loads(made)["partitions"] if isinstance(made, bytes) else []
+    moved = {old for row in rows for old in set(row["original_replicas"]) - set(row["replicas"])}
+    topics: dict[str, dict[int, ObservedPartition]] = {}
+    for each in seen.partitions:
+        told = ObservedPartition(each.replicas, each.isr, each.leader, each.offline)
+        topics.setdefault(each.topic, {})[each.partition] = told
+    checked = CheckUp(
+        "yard",
+        1,
+        "Apache (KRaft)",
+        tuple(
+            CheckedBroker(
+                each.id,
+                None,
+                "4.1",
+                (CheckedListener("P", "h", "", used=True),),
+                tuple(
+                    CheckedLogDir(at.path, -1, -1, "X" if at.failed else "", bool(at.cordoned))
+                    for at in each.log_dirs or ()
+                ),
+                silent=bool(each.silent),
+            )
+            for each in seen.brokers
+        ),
+        tuple(CheckedTopic(name, 1, parts) for name, parts in topics.items()),
+    )
+    found = [each for each in diagnose(checked, CheckedJournal("j")) if "scope offline" in each.advice]
+    advised = {int(each.text.split("broker ")[1].split(":")[0].split(" ")[0]) for each in found}
+    failed = {each.id for each in seen.brokers if any(at.failed for at in each.log_dirs or ())}
+    dead = {b for each in seen.partitions for b in each.replicas} - {each.id for each in seen.brokers}
+    assert advised == moved & (failed | dead)
