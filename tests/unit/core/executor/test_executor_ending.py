@@ -10,6 +10,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.estimates.eta import bytes_left, estimate
 from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
@@ -306,3 +307,26 @@ def test_stuck_moves_are_counted_together_whatever_their_reasons() -> None:
     rig.settle(catching_up=False, rounds=40)
     held = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).held
     assert held.startswith("no end: 4 stuck, of which 3 because: they can't end without broker 5, which is down")
+
+
+def test_a_stop_says_what_ends_the_move_if_its_copy_gets_in_sync_meanwhile() -> None:
+    """An outsider's find: the stop that was advised promised an end, and its copy had just ended."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (1, 5, 3)))
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.kill(3)
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.partitions[T0].isr += (5,)  # Nobody has seen that yet.
+    token = rig.command(CommandKind.STOP)
+    rig.settle(catching_up=False, rounds=1)
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    assert (
+        "it stays, and its step waits for what is down (t-0): `shunter stop --force` then gives the copy up"
+        in reply.text
+    )
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.outcomes() == {T0: None}
+    rig.command(CommandKind.STOP, force=True)
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.outcomes() == {T0: Outcome.STOPPED}
