@@ -18,7 +18,6 @@ from shunter.app.executor.session import (
     no_journal,
 )
 from shunter.core.executor.history import Execution, Undoing, executions, reverse
-from shunter.core.keeper.intents import told_against
 from shunter.errors import DriverError, ShunterError
 from shunter.model.execution import MoveOrder
 
@@ -89,6 +88,7 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
 
 async def _told_against(target: Target, moves: Sequence[MoveOrder]) -> list[str]:
     """Which intents of people, that a service keeps in the cluster, would take moves back again."""
+    from shunter.core.keeper.intents import told_against  # noqa: PLC0415  brings the planner with it
     from shunter.drivers.service.words_topic import WordsTopic  # noqa: PLC0415  brings the client library with it
 
     if not moves:
