@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_orders import order
 from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
 
+from shunter.app.service.known import Known
 from shunter.core.keeper.cluster_facts import Age
 from shunter.core.wording import told_time
 from shunter.model.execution import CommandKind, OngoingReassignment
@@ -745,6 +747,34 @@ async def test_what_was_seen_is_told_even_if_it_can_not_be_written_down(tmp_path
         assert kinds.count("cluster-unreachable") == kinds.count("cluster-back") == 1
         assert sorted(told) == sorted({*told}), "once each"
         assert "disk-band broker 1" in told
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_how_the_cluster_stands_is_worked_out_once_for_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    store = MortalStore(tmp_path / "s")
+    async with Life(Yard(Clock()), store) as life:
+        await life.driven()
+        await life.look()
+        asked: list[str] = []
+        monkeypatch.setattr(Known, "facts", count_calls(Known.facts, asked))
+        event = life.keeper.event("driver", "told")
+        assert asked == []
+        store.full = full
+        monkeypatch.setattr(life.keeper, "show", lambda: None)
+        await life.keeper.note(event)
+        assert len(asked) == 1 + full, "a store that refuses is a part of it"
+        assert life.events[-1].kind == "driver"
+        assert life.events[-1].facts["situation"], "the event says it, whether it was written or not"
+
+
+def count_calls(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def counted(*given: Any, **named: Any) -> Any:
+        calls.append(function.__name__)
+        return function(*given, **named)
+
+    return counted
 
 
 async def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) -> None:
