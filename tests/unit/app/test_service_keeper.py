@@ -31,6 +31,7 @@ from shunter.model.service import (
     ServiceOrder,
     Signature,
 )
+from shunter.views.contents import PartitionSearch
 
 ANNA, BEN = Signature("anna"), Signature("ben")
 
@@ -364,6 +365,15 @@ async def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> 
         assert three.safe_to_remove
         row = life.published.page("yard").row
         assert row.intents == ("drain 3",)
+        told = (row.situation.headline, *row.situation.notes)
+        assert "broker 3 empty, as intended: safe to remove" in told
+        for search in ("t-2", "t/2"):
+            found = life.keeper.contents.topics(search, "bytes", 0, 9)
+            assert ([each.name for each in found.rows], found.partition) == (["t"], "t-2")
+            assert [each.partition for each in life.keeper.contents.partitions(PartitionSearch(search), 0, 9).rows] == [
+                "t-2"
+            ]
+        assert life.keeper.contents.topics("t-22", "bytes", 0, 9).partition == ""
         assert row.balance == pytest.approx(0), "a broker that is emptied on purpose does not count"
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
         await life.first_look()

@@ -113,6 +113,8 @@ class ClusterObservation:
     unattributed: int = 0
     """Moves under way, of which it is not known whose they are, because the journal can't be read."""
     throttles_left: int = 0
+    safe: tuple[int, ...] = ()
+    """Brokers that are drained or replaced, hold no replica, and get none."""
 
 
 @dataclass(frozen=True, slots=True)

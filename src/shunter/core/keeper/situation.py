@@ -246,6 +246,8 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
             ClusterSeverity.WARNING,
             f"{told}; if it is gone for good, end its registration (kafka-cluster unregister)",
         )
+    if seen.safe:
+        yield ClusterSeverity.NOTE, f"{when}broker {', '.join(map(str, seen.safe))} empty, as intended: safe to remove"
     if seen.under_replicated:
         yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
     above = {
