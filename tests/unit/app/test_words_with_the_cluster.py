@@ -1,7 +1,9 @@
 """People's words live with the cluster: whoever takes over has them, and whoever has not read them only observes."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -14,12 +16,15 @@ from words_world import SESSION_MS, LockedTopic, Log, Service, SharedYard
 from shunter.app.executor import history
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import Target
+from shunter.app.service.driving import Driving
+from shunter.app.service.known import UNSURE_MS
 from shunter.core.executor.history import Execution
 from shunter.core.executor.state import Move, MoveEnd
 from shunter.core.keeper.cluster_facts import WordsPlace
-from shunter.core.keeper.situation import ClusterSeverity
+from shunter.core.keeper.situation import HERE_ALONE, ClusterSeverity
 from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.service import words_topic
+from shunter.errors import DriverError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.execution import ExecutionOptions, OngoingReassignment, Outcome
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
@@ -440,6 +445,45 @@ async def test_a_kill_switch_is_not_taken_while_nobody_knows_who_drives(tmp_path
         assert OrderKind.PAUSE not in a.desk.fleet_orders()[0]
 
 
+async def test_a_kill_switch_is_taken_where_brokers_answer_and_nobody_can_drive_for_a_while(tmp_path: Path) -> None:
+    """An outsider's find: with the quorum lost and one broker left, a pause was refused for as long as that lasted."""
+    world = yard()
+
+    @contextlib.asynccontextmanager
+    async def no_seat(_listener: object) -> AsyncIterator[Driving]:
+        raise DriverError("DescribeCluster failed", retriable=True)
+        yield
+
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        a.keeper.parts = replace(a.keeper.parts, seat=no_seat)
+        await a.until(lambda: a.keeper.known.undriven_ms is not None)
+        with pytest.raises(OrderRefused, match="not taken yet: another service may drive yard: DescribeCluster"):
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        world.clock.ms += UNSURE_MS
+        done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        assert "the pause of yard is kept on this host, and given to the cluster once a broker takes it" in done.text
+        assert f"paused by anna since 1970-01-01 12:00 UTC: {HERE_ALONE}" in told_of(a)
+        assert OrderKind.PAUSE not in a.desk.fleet_orders()[0]
+        await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
+        assert a.keeper.facts().paused is None
+
+
+async def test_whoever_pauses_first_stays_and_the_second_is_told_and_in_the_history(tmp_path: Path) -> None:
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE, "yard"), ANNA._replace(comment="fire"))
+        world.clock.ms += 60_000
+        done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+        assert "yard is already paused by anna since 1970-01-01 12:00 UTC (fire), and that stays" in done.text
+        (_first, second) = [each for each in a.events if each.kind == "pause-all"]
+        assert (second.who, second.text) == ("ben", f"ben: {done.text}")
+        switch = a.keeper.switch
+        assert switch is not None
+        assert (switch.who, switch.at_ms, switch.comment) == ("anna", world.clock.ms - 60_000, "fire")
+        assert (switch.fleet, switch.unsent) == (True, False), "the whole fleet is paused, and the cluster has that"
+
+
 async def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_force_when_the_cluster_answers(
     tmp_path: Path,
 ) -> None:
@@ -452,7 +496,7 @@ async def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_f
         await a.until(lambda: a.keeper.known.unanswered)
         for _ in range(2):
             done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
-            assert "kept on this host, and given to the cluster once a broker answers" in done.text
+            assert "kept on this host, and given to the cluster once a broker takes it" in done.text
             assert OrderKind.RESUME in a.desk.fleet_orders()[0]
             done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
             assert "lifted" in done.text
