@@ -32,8 +32,8 @@ def chosen(wheel: Path, extras: str, lock: str) -> list[dict[str, Any]]:
     """What pip would install, in the locked versions."""
     constraints = wheel.with_name("constraints.txt")
     constraints.write_text(re.sub(r"(?m) *\\$|^ +--hash.*$", "", lock))
-    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-    command += ["--report", "-", "--constraint", str(constraints), f"{wheel}[{extras}]"]
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--no-build-isolation"]
+    command += ["--ignore-installed", "--report", "-", "--constraint", str(constraints), f"{wheel}[{extras}]"]
     return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)["install"]
 
 
