@@ -34,6 +34,10 @@ VERBS = {
             "shunter.cli.plan:drain",
             "Move all replicas away from BROKERS (3, or 3,7), which may be dead; no other replica moves.",
         ),
+        "move": LazyVerb(
+            "shunter.cli.plan:move",
+            "Move PARTITIONS (orders-3, or orders-3,orders-4; orders: all of a topic) to the brokers that you choose.",
+        ),
         "demote": LazyVerb(
             "shunter.cli.plan:demote",
             "Take all leaderships from BROKERS (3, or 3,7): they become the last replica of what they led; nothing is copied.",

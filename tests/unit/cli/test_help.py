@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from shunter.cli import main
+from shunter.cli.sections import ManyOptions
 from shunter.cli.verbs import VERBS
 
 FILES = ("plan.json", "yard.json", "moves.journal", "owners.json")
@@ -78,6 +79,26 @@ def test_every_command_of_a_group_is_told_once_with_its_whole_sentence(group: st
     names = command.list_commands(context)
     assert sorted(word for word in first if word in names) == names
     assert "..." not in told.replace("[ARGS]...", ""), "no sentence is cut off"
+
+
+MANY = [path for path in commands() if isinstance(found(path)[0], ManyOptions)]
+
+
+@pytest.mark.parametrize("path", MANY, ids=" ".join)
+def test_a_verb_with_many_options_tells_first_those_that_people_need_most(path: tuple[str, ...]) -> None:
+    first, *others = re.split(
+        r"^(?=[A-Z][a-z ]+:$)",
+        CliRunner().invoke(main, [*path, "--help"]).output.split("\nOptions:\n")[1],
+        flags=re.MULTILINE,
+    )
+    needed = {"--bootstrap-server", "--cluster", "--throttle", "--max-in", "--dry-run", "--yes", "--json", "--help"}
+    flags = re.findall(r"^  (?:-h, )?(--[a-z-]+)", first, flags=re.MULTILINE)
+    assert needed <= set(flags)
+    assert len(flags) <= 15
+    command, context = found(path)
+    whole = [each.opts[0] for each in command.get_params(context) if isinstance(each, click.Option)]
+    told = re.findall(r"^  (?:-h, )?(--[a-z-]+)", "".join([first, *others]), flags=re.MULTILINE)
+    assert sorted(told) == sorted("--help" if flag == "-h" else flag for flag in whole), "each is told once"
 
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)

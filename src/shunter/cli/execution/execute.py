@@ -15,16 +15,17 @@ import click
 from shunter.app.executor.order_costs import bytes_again_by_plan
 from shunter.app.executor.orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
-from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session, read_plan
+from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session
 from shunter.app.executor.throttles import told_anyway
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed, can_be_asked
 from shunter.cli.execution.display import Display, say_json, told_view
 from shunter.cli.execution.displays import make_display
-from shunter.cli.execution.options import PLAN, carrying_options, driver_options, execution_options
+from shunter.cli.execution.options import LATER, PLAN, carrying_options, driver_options, execution_options, plan_of
 from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with
 from shunter.cli.outlet import goes_on_without_output
+from shunter.cli.sections import ManyOptions
 from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
 from shunter.core.throttles import told_cordon
@@ -45,7 +46,7 @@ class Carrying(NamedTuple):
     as_json: bool = False
 
 
-@click.command()
+@click.command(cls=ManyOptions, sections=LATER)
 @click.argument("plan", type=PLAN)
 @driver_options
 @execution_options
@@ -55,7 +56,8 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
 
     The executor does it from here, step by step, under whatever controller the cluster has. If a process drives the
     cluster's journal already (`shunter serve`), it gets the plan. A partition whose replicas are null or empty in the
-    plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends.
+    plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends. PLAN `-` is standard input
+    (`shunter plan … | shunter execute - …`): the question is then asked at the terminal; without one, --yes is needed.
 
     \b
     Examples:
@@ -64,7 +66,7 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        moves = read_plan(plan)
+        moves = plan_of(plan)
         if not moves:
             click.echo("the plan names no partition: nothing to do", err=True)
             return int(ExitCode.DONE)
