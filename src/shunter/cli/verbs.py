@@ -152,7 +152,11 @@ VERBS = {
             "Hand a cluster back to Apache's controller: end its moves, resign, and wait until an Apache broker leads.",
         ),
     },
-    "Install it elsewhere": {
+    "Install it": {
+        "completion": LazyVerb(
+            "shunter.cli.completion:completion",
+            "Print the script by which SHELL completes verbs, options, and the settings file's clusters.",
+        ),
         "bundle": LazyVerb(
             "shunter.cli.bundle:bundle", "Make a folder OUT from which Shunter is installed where there is no network."
         ),

@@ -3,7 +3,9 @@
 import inspect
 import os
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -50,7 +52,7 @@ def examples(path: tuple[str, ...]) -> list[list[str]]:
     lines = [line.strip() for line in inspect.cleandoc(found(path)[0].help or "").splitlines()]
     whole = ["shunter", *path]
     words = [shlex.split(line) for line in lines if line.startswith("shunter ")]
-    return [each for each in words if any(word.startswith("--") for word in each) or each == whole]
+    return [each for each in words if any(word.startswith("--") for word in each) or each[: len(whole)] == whole]
 
 
 def test_every_verb_is_told_once_under_what_people_do() -> None:
@@ -234,3 +236,35 @@ def test_options_that_do_not_go_together(options, told):
     done = CliRunner().invoke(main, ["controller", *options])
     assert done.exit_code == 2
     assert told in done.output
+
+
+def test_bash_completes_verbs_and_options_by_the_script_that_the_verb_prints(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    program = tmp_path / "shunter"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m shunter "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(shunter completion bash)"; complete -p shunter\n'
+        "COMP_WORDS=(shunter dra); COMP_CWORD=1; _shunter_completion shunter; echo ${COMPREPLY[*]}\n"
+        "COMPREPLY=(); COMP_WORDS=(shunter move --t); COMP_CWORD=2; _shunter_completion shunter; echo ${COMPREPLY[*]}\n"
+    )
+    setting = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [bash, "--norc", "-c", script], capture_output=True, text=True, check=True, env=setting, timeout=60
+    )
+    registered, verb, options = done.stdout.splitlines()
+    assert registered.endswith("_shunter_completion shunter")
+    assert verb == "drain"
+    assert options.split() == ["--to", "--take-over-cluster", "--throttle", "--throttle-floor", "--take-over"]
+
+
+def test_every_command_has_a_man_page_with_its_options(tmp_path: Path) -> None:
+    runpy.run_path(str(ROOT / "scripts" / "document-man"))["write"](tmp_path)
+    assert {each.stem for each in tmp_path.iterdir()} == {
+        "shunter",
+        *("-".join(("shunter", *path)) for path in commands()),
+    }
+    page = (tmp_path / "shunter-drain.1").read_text()
+    for part in (".SH NAME\nshunter\\-drain \\- Move all replicas away", ".B \\-\\-throttle RATE", "shunter drain 3,7"):
+        assert part in page
