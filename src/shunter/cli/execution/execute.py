@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from shunter.app.executor.order_costs import bytes_again_by_plan
-from shunter.app.executor.orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
+from shunter.app.executor.orders import giver, hand_over, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
 from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session
 from shunter.app.executor.throttles import told_anyway
@@ -117,18 +117,19 @@ async def _execute(target: Target, moves: Sequence[MoveOrder], options: Executio
         told = f"{told_bytes(cost)} are copied again: {why}"
         if cost and not agreed(told, "Begin all the same?", yes=how.yes, as_json=how.as_json):
             return int(ExitCode.REFUSED)
-        try:
-            answer = await order_plan(place, moves, options)
-        except (HolderGone, StandsStill) as gone:
-            if isinstance(gone, StandsStill) and not target.take_over_cluster:
-                raise
-            click.echo(f"shunter: {gone}: the plan is carried out here", err=True)
-        else:
-            code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
-            return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+    here = partial(echo_gone, "the plan is carried out here")
+    give = partial(order_plan, place, moves, options)
+    if (answer := await hand_over(holder, give, here, take_over=target.take_over_cluster)) is not None:
+        code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
+        return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
     if others := await told_others(place, [move.tp for move in moves]):
         click.echo(others, err=True)
     return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
+
+
+def echo_gone(then: str, told: str) -> None:
+    """Say why no executor took an order, and what happens now."""
+    click.echo(f"shunter: {told}: {then}", err=True)
 
 
 async def run_session(
@@ -265,6 +266,7 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
 __all__ = [
     "Interruption",
     "carry_out",
+    "echo_gone",
     "execute",
     "require_consent",
     "run_session",
