@@ -130,6 +130,11 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    named_there = set(re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
+    assert named_there == {path.name for path in (ROOT / "docs").glob("*.md")} | {"decisions/README.md"}
+
+
 def test_every_decision_is_in_the_index() -> None:
     index = (ROOT / "docs" / "decisions" / "README.md").read_text()
     assert DECISIONS != []

@@ -73,6 +73,13 @@ ROWS: tuple[Row, ...] = (
     ("revive", "CPU s", lambda figures: figures.cpu_s),
     ("revive", "in sync and told, s", lambda figures: figures.everyone_s),
     ("revive", "requests", lambda figures: figures.all_requests),
+    ("kill many", "CPU s", lambda figures: figures.cpu_s),
+    ("kill many", "leaders told, s", lambda figures: figures.leaders_s),
+    ("kill many", "everybody told, s", lambda figures: figures.everyone_s),
+    ("kill many", "requests", lambda figures: figures.all_requests),
+    ("revive many", "CPU s", lambda figures: figures.cpu_s),
+    ("revive many", "in sync and told, s", lambda figures: figures.everyone_s),
+    ("revive many", "requests", lambda figures: figures.all_requests),
     ("reassign", "CPU s", lambda figures: figures.cpu_s),
     ("reassign", "everybody told, s", lambda figures: figures.everyone_s),
     ("reassign", "requests", lambda figures: figures.all_requests),
@@ -97,6 +104,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--peer-heap-mib", type=int, default=2_048)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--failovers", type=int, default=2, help="number of warm failovers in each round")
+    parser.add_argument("--deaths", type=int, default=10, help="brokers that die together, after one that died alone")
     parser.add_argument("--moves", type=int, default=5_000, help="moves at once in the smaller cluster; 0: none")
     parser.add_argument(
         "--moves-alone", type=int, metavar="TIMES", help="measure only the moves at once, so many times"
@@ -209,8 +217,9 @@ class Measurement:
             else:
                 for _ in range(self.asked.failovers):
                     self.note(kind, "failover", await phases.failover())
-                self.note(kind, "kill", await phases.kill())
-                self.note(kind, "revive", await phases.revive())
+                for count in dict.fromkeys((1, min(self.asked.deaths, self.asked.brokers - 1))):
+                    self.note(kind, told_of("kill", count), await phases.kill(count=count))
+                    self.note(kind, told_of("revive", count), await phases.revive())
             await asyncio.to_thread(server.stop, 30.0)
 
     async def moves(self, kind: str, phases: Phases) -> None:
@@ -228,6 +237,11 @@ class Measurement:
             self.note(kind, "cancel of all", await phases.cancel(self.asked.moves))
             self.note(kind, "kill amid all", await phases.kill_amid(self.asked.moves))
             await phases.revive()
+
+
+def told_of(phase: str, count: int) -> str:
+    """The phase's name in the table."""
+    return phase if count == 1 else f"{phase} many"
 
 
 def table(found: dict[tuple[str, str], list[Figures]], kinds: Iterable[str]) -> Iterator[str]:

@@ -138,6 +138,16 @@ async def test_topics_and_partitions_are_picked_by_hand_planned_and_proposed(lab
     assert (order.kind, order.about) == (OrderKind.PROPOSE, ("move", "orders-0", "audit", "to=1,2,4"))
 
 
+async def test_a_partition_is_found_and_opened_where_topics_are_listed(lab: Visited) -> None:
+    page = lab.page
+    await lab.visit("/clusters/lab/topics", ".long tbody tr td.name")
+    await page.fill("input[type=search]", "orders/1")
+    await expect(page.locator(".long tbody button.link")).to_have_text("orders")
+    await expect(page.locator("text=Open orders-1")).to_be_visible()
+    await page.press("input[type=search]", "Enter")
+    await expect(page.locator(".side h2")).to_have_text("orders-1")
+
+
 async def test_a_partition_is_moved_from_its_row_in_six_clicks(lab: Visited) -> None:
     page = lab.page
     await lab.visit("/clusters/lab/topics", ".long tbody tr td.name")

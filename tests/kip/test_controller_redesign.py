@@ -87,14 +87,18 @@ def test_what_changed_for_many_partitions_is_one_request_per_broker():
     assert [sum(len(topic.partitions) for topic in request.topics) for request in told] == [60, 60]
 
 
-def test_a_decision_in_slices_sends_one_request_per_broker_and_slice():
-    """'Batching state change into a single request': a decision in slices is sent slice by slice."""
+def test_a_decision_in_slices_sends_one_request_per_broker():
+    """'Batching state change into a single request': a decision is written in slices, and sent when all are durable."""
     world = Harness(brokers=(1, 2, 3), slice_partitions=20).start()
     world.create("t", [(1, 2, 3)] * 60)
-    before = len(world.sent)
+    before, written = len(world.sent), len(world.store.log)
     world.kill(1)
-    told = [request.broker for request in requests(world, SendLeaderAndIsr, before)]
-    assert sorted(told) == [2, 2, 2, 3, 3, 3]
+    assert sum(any(isinstance(each, PutPartition) for each in batch) for batch in world.store.log[written:]) == 3
+    told = requests(world, SendLeaderAndIsr, before)
+    assert [(request.broker, sum(len(topic.partitions) for topic in request.topics)) for request in told] == [
+        (2, 60),
+        (3, 60),
+    ]
 
 
 def test_the_next_event_waits_until_every_broker_has_answered(world):

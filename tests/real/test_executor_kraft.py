@@ -20,6 +20,7 @@ from tidying import remember, tidy_up
 
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
+from shunter.api import Cluster as Program
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.drivers.host.clock import SystemClock
@@ -257,6 +258,43 @@ def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touc
     assert "3 brokers in 1 rack" in live.stderr
     assert CliRunner().invoke(main, [*asked, "--from", str(saved), "--ignore-racks"]).stdout == live.stdout
     yard.ended_in(ORIGINAL)
+
+
+def test_the_documented_program_moves_a_topic_and_back(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api-python.md").read_text(encoding="utf-8")
+    program = page.split("```python\n")[1].split("```")[0]
+    exec(program.replace("kafka1:9092", yard.bootstrap).replace("orders", yard.topic), {})
+    told = capsys.readouterr().out
+    assert f"{PARTITIONS} replicas to copy" in told
+    assert f"{yard.topic}-0 1 to 3 its topic is wanted elsewhere" in told
+    yard.ended_in(ORIGINAL)
+
+
+def test_a_program_turns_the_moves_of_another(yard: Yard) -> None:
+    """And by the verbs: a plan through a pipe, and a move by hand."""
+    words = ("--scope", "topics", "--partitions", yard.topic, "--to", "2,3", "--bootstrap-server", yard.bootstrap)
+    planned = CliRunner().invoke(main, ["plan", *words])
+    command = yard.shunter.command("execute", "-", "--yes", "--throttle", "200K")
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+        remember(running)
+        assert running.stdin is not None
+        running.stdin.write(planned.stdout)
+        running.stdin.close()
+        wait_until(lambda: yard.cluster.ongoing() > 0, what="moves under way", timeout_s=60)
+        program = Program(yard.bootstrap, journal=yard.shunter.journal)
+        outcome = program.rollback()
+        assert (outcome.status, outcome.view) == (ExitCode.DONE, None), outcome.told
+        assert running.wait(120) == ExitCode.TURNED
+    yard.ended_in(ORIGINAL)
+    assert [len(each.moves) for each in program.history()] == [PARTITIONS]
+    done = yard.shunter.run("move", f"{yard.topic}-0,{yard.topic}-1", "--to", "2,3", "--yes", timeout_s=240)
+    assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+    assert {number: set(row) for number, row in yard.cluster.replicas(yard.topic).items()} == {
+        0: {2, 3},
+        1: {2, 3},
+        2: {1, 2},
+        3: {1, 2},
+    }
 
 
 @pytest.mark.long

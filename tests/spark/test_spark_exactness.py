@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 
 from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, model, plan
 from shunter.app.pipeline.stages import ingest as ingest_stage
+from shunter.formats.series_labels import SeriesLabels
 from shunter.pipeline.ingest.rollup import compact, roll_up_days
 from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
 from shunter.pipeline.ingest.stream import StreamOptions, ingest_batch
@@ -117,7 +118,7 @@ class Runner:
         if op.kind == "stream":
             return self.stream(lake, op, paths[0])
         brokers = tuple((f"kafka-{broker}:7071", broker) for broker in (1, 2, 3))
-        inputs = Inputs(tuple(paths), op.kind, op.cluster, brokers, None, op.many, op.seconds)
+        inputs = Inputs(tuple(paths), op.kind, op.cluster, SeriesLabels(brokers), None, op.many, op.seconds)
         return ingest_stage(self.spark, lake, inputs).good
 
     def stream(self, lake, op, path):

@@ -11,6 +11,7 @@ import pytest
 from exporter_cases import T0, answers_of, faults_of, faults_of_snapshots, made, snapshot_rows
 from pyspark.sql import functions as F
 
+from shunter.formats.series_labels import SeriesLabels
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.snapshots import logs_left_out, samples_of
 
@@ -34,7 +35,7 @@ def differing(spark, folder, seeds):
     taken_at = F.timestamp_seconds("at")
     replicas = seen.withColumns({"taken_at": taken_at, "date": F.to_date(taken_at), "topic_id": F.col("topic")})
     brokers = {f"kafka-{broker}:7071": broker for broker in range(1, 5)}
-    rows = read_prometheus(spark, [str(folder)], brokers=brokers, replicas=replicas)
+    rows = read_prometheus(spark, [str(folder)], labels=SeriesLabels(tuple(brokers.items())), replicas=replicas)
     of_answers, of_snapshots = {}, {}
     for row in rows.collect():
         told = (

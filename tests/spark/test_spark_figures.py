@@ -8,6 +8,7 @@ import pytest
 from shunter.app.pipeline.stages import Inputs, model
 from shunter.app.pipeline.stages import ingest as ingest_stage
 from shunter.formats.inventory_files import encode_inventory
+from shunter.formats.series_labels import SeriesLabels
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
 from shunter.pipeline.lake.schemas import LOAD_MODEL, SAMPLES
@@ -186,8 +187,8 @@ def test_a_label_that_names_another_cluster_is_told_with_a_way_out(spark, lake, 
     outcome = ingest(spark, lake, path, cluster="yard")
     assert (outcome.nothing_new, dict(outcome.rules)) == (True, {"other_cluster": 3})
     assert "cluster_id k8s-prod-1 is not yard" in dict(outcome.examples)["other_cluster"]
-    assert "say which label does (--cluster-label NAME;" in dict(outcome.examples)["other_cluster"]
-    assert ingest(spark, lake, path, cluster="yard", cluster_label="kafka_cluster").good == 3
+    assert "say which label does (--cluster-label LABEL;" in dict(outcome.examples)["other_cluster"]
+    assert ingest(spark, lake, path, cluster="yard", labels=SeriesLabels(cluster_label="kafka_cluster")).good == 3
     assert [row[0] for row in lake.read(spark, SAMPLES).select("cluster_id").distinct().collect()] == ["yard"]
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from test_spark_exact_plans import ANY_AGE, T0, save
 
 from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan
+from shunter.formats.series_labels import SeriesLabels
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.ingest.broker_check import broker_loads
 from shunter.pipeline.lake.account_schemas import PLAN_LOADS
@@ -99,14 +100,12 @@ def write(path, rates):
     return str(path)
 
 
-OF_BROKERS = tuple((f"kafka{broker}:{port}", broker) for broker in PROCESSORS for port in (7071, 9100))
+OF_BROKERS = SeriesLabels(tuple((f"kafka{broker}:{port}", broker) for broker in PROCESSORS for port in (7071, 9100)))
 
 
 def test_prometheus_tells_of_brokers_as_a_whole(spark, tmp_path):
     rates = load()
-    told = prometheus_brokers(
-        spark, [write(tmp_path / "a.json", rates)], cluster="yard", brokers=dict(OF_BROKERS)
-    ).collect()
+    told = prometheus_brokers(spark, [write(tmp_path / "a.json", rates)], cluster="yard", labels=OF_BROKERS).collect()
     assert len(told) == 3 * MINUTES
     for row in told:
         broker, minute = row["broker_id"], (int(row["window_start"].timestamp()) - T0) // 60

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from shunter.formats.inventory_files import encode_inventory
+from shunter.formats.series_labels import SeriesLabels
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.ingest.batches import IngestOptions
 from shunter.pipeline.ingest.broker_batch import cruise_control_reader, ingest_with_brokers
@@ -24,6 +25,9 @@ pytestmark = pytest.mark.spark
 T0 = 1738368000  # 2025-02-01T00:00:00Z
 
 
+KAFKA_1 = SeriesLabels((("kafka-1:7071", 1),))
+
+
 def series(name, values, *, step=60, **labels):
     return {
         "metric": {"__name__": name, "instance": "kafka-1:7071", "topic": "orders", **labels},
@@ -36,7 +40,7 @@ def answered(spark, folder, result, **brokers):
     path = folder / "range.json"
     path.write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}))
     known = {f"{name.replace('_', '-')}:7071": broker for name, broker in brokers.items()}
-    return read_prometheus(spark, [str(path)], cluster="c1", brokers=known).collect()
+    return read_prometheus(spark, [str(path)], cluster="c1", labels=SeriesLabels(tuple(known.items()))).collect()
 
 
 def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
@@ -75,7 +79,10 @@ def test_prometheus_counters_resets_gaps_and_shares(spark, tmp_path):
     assert flaws == [
         ("not_a_time", f"time is {10**18}: no seconds since 1970"),
         ("not_readable", "no metric that Shunter knows: go_goroutines"),
-        ("unknown_broker", "instance elsewhere:1 is not mapped to a broker id"),
+        (
+            "unknown_broker",
+            "instance elsewhere:1 is not mapped to a broker id: --broker INSTANCE=ID, or --broker-from LABEL=REGEX if a label such as pod has the id",
+        ),
     ]
 
 
@@ -177,7 +184,7 @@ def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
         (tmp_path / name).write_text(
             json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}})
         )
-    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", brokers={"kafka-1:7071": 1}).collect()
+    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", labels=KAFKA_1).collect()
     aside = [row for row in rows if row["reader_rule"] is not None]
     told = "kafka_server_brokertopicmetrics_bytesin_total: 1 of 4 values are put aside: NaN, infinite or below 0"
     assert [(row["topic"], row["reader_rule"], row["reader_detail"]) for row in aside] == [
@@ -199,7 +206,7 @@ def test_prometheus_does_not_invent_what_it_can_not_know(spark, tmp_path):
 def test_a_series_of_prometheus_does_not_carry_all_others_along(spark, tmp_path):
     """An answer of 172 series and 360 points each took a gigabyte, because each series carried the whole answer."""
     (tmp_path / "a.json").write_text("{}")
-    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", brokers={"kafka-1:7071": 1})
+    rows = read_prometheus(spark, [str(tmp_path)], cluster="c1", labels=KAFKA_1)
     steps = re.findall(r"Generate (\w+)\(.*?\), \[(.*?)\]", rows._jdf.queryExecution().executedPlan().toString())
     assert [name for name, _ in steps] == ["explode"] * len(steps)
     for name, carried in steps:

@@ -115,13 +115,14 @@ class Phases:
         mark.at_s = await self.yard.depose()
         return await self._finish("failover", mark)
 
-    async def kill(self, name: str = "kill") -> Figures:
-        """Kill a broker; wait until the new leaders and all other live brokers have got the new leadership."""
+    async def kill(self, name: str = "kill", count: int = 1) -> Figures:
+        """Kill brokers; wait until the new leaders and all other live brokers have got the new leadership."""
         mark = self._begin()
-        victim, led = await self._next_victim()
-        self._expect_new_leaders(led, victim)
+        victims, led = await self._next_victims(count)
+        self._expect_new_leaders(led, victims)
         mark.at_s = time.monotonic()
-        await self.yard.kill(victim)
+        for victim in sorted(victims):
+            await self.yard.kill(victim)
         return await self._finish(name, mark)
 
     async def revive(self) -> Figures:
@@ -195,13 +196,13 @@ class Phases:
         """Kill a broker `after_s` after `count` moves were submitted; measures only the news about new leaders."""
         mark = self._begin()
         targets = await self._targets(count)
-        victim, led = await self._next_victim()
+        victims, led = await self._next_victims(1)
         moved = self._moved = {self.yard.catalogue.places[tp] for tp in targets}
         submitted = asyncio.create_task(self.yard.submit(dict(targets)))
         await asyncio.sleep(after_s)
-        self._expect_new_leaders(led - moved, victim)
+        self._expect_new_leaders(led - moved, victims)
         mark.at_s = time.monotonic()
-        await self.yard.kill(victim)
+        await self.yard.kill(*victims)
         figures = await self._finish(f"kill amid {count}", mark)
         await submitted
         return figures
@@ -215,11 +216,11 @@ class Phases:
         assert callable(accept), "whether a state is what is waited for"
         self.yard.expectation = Expectation(brokers or self.yard.living(), wanted, accept)
 
-    def _expect_new_leaders(self, led: set[int], victim: BrokerId) -> None:
+    def _expect_new_leaders(self, led: set[int], victims: frozenset[BrokerId]) -> None:
         wanted = np.zeros(len(self.yard.catalogue.places), dtype=np.bool_)
         wanted[list(led)] = True
-        others = {broker for broker in self.yard.living() if broker != victim}
-        self._expect(wanted, lambda _, state: state.leader >= 0 and state.leader != victim, others)
+        others = set(self.yard.living()) - victims
+        self._expect(wanted, lambda _, state: state.leader >= 0 and state.leader not in victims, others)
         names = list(self.yard.catalogue.places)
         self.yard.leaders_wanted = {names[place] for place in led}
         self.yard.leaders_told_s = 0.0
@@ -230,15 +231,17 @@ class Phases:
         wanted[list(sets)] = True
         self._expect(wanted, lambda place, state: sets.get(place) == frozenset(state.replicas))
 
-    async def _next_victim(self) -> tuple[BrokerId, set[int]]:
-        """The live broker that leads most, with the positions of the partitions that another replica can lead."""
+    async def _next_victims(self, count: int) -> tuple[frozenset[BrokerId], set[int]]:
+        """The live brokers that lead most, with the positions of their partitions that another replica can lead."""
         states = self.yard.catalogue.states
         led: dict[BrokerId, set[int]] = {broker: set() for broker in self.yard.living()}
-        for place, number in enumerate((await self.yard.look()).truth.tolist()):
-            if number != UNKNOWN and len(states[number].isr) > 1 and states[number].leader in led:
+        truth = (await self.yard.look()).truth.tolist()
+        for place, number in enumerate(truth):
+            if number != UNKNOWN and states[number].leader in led:
                 led[states[number].leader].add(place)
-        victim = max(led, key=lambda broker: len(led[broker]))
-        return victim, led[victim]
+        victims = frozenset(sorted(led, key=lambda broker: -len(led[broker]))[:count])
+        lost = set().union(*(led[victim] for victim in victims))
+        return victims, {place for place in lost if not victims.issuperset(states[truth[place]].isr)}
 
     async def _targets(self, count: int) -> dict[TopicPartition, Replicas]:
         truth = (await self.yard.look()).truth.tolist()

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import orjson
 
 from shunter.app.executor.session import Target, decode_plan
 from shunter.app.exit_codes import ExitCode
@@ -28,9 +29,10 @@ from shunter.app.planning.plan import (
 from shunter.cli.broker_ids import BrokerIds
 from shunter.cli.execution.display import say_json
 from shunter.cli.execution.execute import Carrying, carry_out, require_consent
-from shunter.cli.execution.options import carrying_options, driver_options, execution_options, journal_options
+from shunter.cli.execution.options import LATER, carrying_options, driver_options, execution_options, journal_options
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
+from shunter.cli.sections import ManyOptions
 from shunter.core.wording import counted, named, told_bytes
 from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import ExecutionOptions
@@ -107,6 +109,16 @@ _SHARED = (
     ),
 )
 _FIELDS = frozenset(each.name for each in fields(PlanOptions))
+_SECTIONS = {
+    "Plan": (
+        "excluded_topics", "excluded_brokers", "band_percent", "aims", "headroom_percent", "max_replicas",
+        "max_bytes_percent", "max_moves", "ignore_racks", "bound",
+    ),
+    **LATER,
+}  # fmt: skip
+_SCOPED = (
+    "brokers", "replacements", "replication", "topics", "wanted", "picked", "to", "empty", "disk_limit_percent",
+)  # fmt: skip
 
 
 def _plan_options(given: dict[str, Any]) -> PlanOptions:
@@ -138,7 +150,7 @@ class _LogDir(click.ParamType[tuple[int, str]]):
         return int(broker), path
 
 
-@click.command("plan")
+@click.command("plan", cls=ManyOptions, sections={"Scope": _SCOPED, **_SECTIONS})
 @click.option(
     "--from", "source", type=click.Path(path_type=Path), help="Read the cluster from this JSON file (see --save)."
 )
@@ -164,6 +176,16 @@ class _LogDir(click.ParamType[tuple[int, str]]):
     "--wanted",
     type=click.Path(path_type=Path),
     help="Scope topics: the TOML file that says what each topic shall have.",
+)
+@click.option(
+    "--partitions",
+    "picked",
+    type=_Names(),
+    default="",
+    help="Scope topics: the partitions (orders-3) or whole topics to move, with commas between; goes with --to.",
+)
+@click.option(
+    "--to", type=BrokerIds(), default="", help="Scope topics: the brokers that may hold what --partitions names."
 )
 @click.option(
     "--empty",
@@ -194,7 +216,8 @@ def plan(
     """Plan the moves that bring a cluster into balance, with the fewest bytes.
 
     It reads the cluster from a file, or once from its brokers. It moves nothing, unless --execute is given. It prints
-    the JSON that kafka-reassign-partitions takes; the summary goes to standard error. A cluster that a plan has
+    the JSON that kafka-reassign-partitions takes; the summary goes to standard error. With --json it prints one object:
+    the summary, each copy with its reason, and that JSON as "plan". A cluster that a plan has
     brought into balance needs no further moves. The options of `shunter execute` are for --execute; --dry-run shows
     how the plan would be carried out.
 
@@ -232,9 +255,12 @@ def plan(
     if executes:
         _tell(made, name, notes, how)
         leave_with(lambda: _carry_out(made, asked, target, options, how))
-    sys.stdout.buffer.write(made.reassignment)
-    sys.stdout.buffer.flush()
-    click.echo("\n".join([summary_text(made, name), *notes, *made.for_apaches_tool]), err=True)
+    if how.as_json:
+        say_json({**made.to_json((*notes, *made.for_apaches_tool)), "plan": orjson.loads(made.reassignment)})
+    else:
+        sys.stdout.buffer.write(made.reassignment)
+        sys.stdout.buffer.flush()
+        click.echo("\n".join([summary_text(made, name), *notes, *made.for_apaches_tool]), err=True)
     if code := _judged(ExitCode.DONE, asked, made.summary.undone):
         sys.exit(int(code))
 
@@ -244,9 +270,7 @@ def plan(
 
 def _tell(made: Planned, name: str, notes: Sequence[str], how: Carrying) -> None:
     if how.as_json:
-        undone = [list(each) for each in made.summary.undone]
-        told = [*made.plan.notes, *notes]
-        say_json({"event": "plan", "moves": made.summary.moves, "undone": undone, "notes": told})
+        say_json(made.to_json(notes))
     else:
         click.echo("\n".join([summary_text(made, name), *notes]), err=True)
 
@@ -291,21 +315,23 @@ def _disks(
     ]
     told += _undone_lines(made.plan.undone)
     if how.as_json:
-        undone = [list(each) for each in made.plan.undone]
-        say_json({"event": "plan", "moves": len(made.plan.moves), "undone": undone, "notes": list(made.notes)})
+        shape = {"moves": len(made.plan.moves), "bytes": made.plan.bytes_moved, "undone": made.plan.undone}
+        shape |= {} if executes else {"plan": orjson.loads(made.reassignment)}
+        say_json({"event": "plan", **shape, "notes": made.notes})
     else:
         click.echo("\n".join([*told, *made.notes]), err=True)
     if not executes:
-        sys.stdout.buffer.write(made.reassignment + b"\n")
-        sys.stdout.buffer.flush()
+        if not how.as_json:
+            sys.stdout.buffer.write(made.reassignment + b"\n")
+            sys.stdout.buffer.flush()
         return _judged(ExitCode.DONE, asked, made.plan.undone, emptied)
     moves = decode_plan(made.reassignment, "the plan")
     code = carry_out(moves, target, options, how) if moves else int(ExitCode.DONE)
     return _judged(code, asked, made.plan.undone, emptied)
 
 
-def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = False) -> click.Command:
-    """A verb that plans one scope and carries it out."""
+def _verb(name: str, scope: str, about: str, *own: Callable[..., Any]) -> click.Command:
+    """A verb that plans one scope and carries it out; `own`: its own arguments and options."""
 
     @_shared
     @driver_options
@@ -329,13 +355,12 @@ def _verb(name: str, scope: str, about: str, *, brokers: bool, cordons: bool = F
         leave_with(work)
 
     command.__doc__ = about
-    if cordons:
-        told = "Cordon BROKERS first (Kafka 4.3): they get no new replicas. It stays until `undrain` or `undo`; `stop` and `rollback` end it."
-        command = click.option("--cordon", is_flag=True, help=told)(command)
-    if brokers:
-        command = click.argument("brokers", type=BrokerIds())(command)
-    return click.command(name, help=about)(command)
+    for each in reversed(own):
+        command = each(command)
+    return click.command(name, cls=ManyOptions, sections=_SECTIONS, help=about)(command)
 
+
+_brokers = click.argument("brokers", type=BrokerIds())
 
 drain = _verb(
     "drain",
@@ -347,8 +372,29 @@ drain = _verb(
       shunter drain 3 --bootstrap-server kafka1:9092 --dry-run
       shunter drain 3,7 --bootstrap-server kafka1:9092 --throttle 50M
     """,
-    brokers=True,
-    cordons=True,
+    _brokers,
+    click.option(
+        "--cordon",
+        is_flag=True,
+        help="Cordon BROKERS first (Kafka 4.3): they get no new replicas. It stays until `undrain` or `undo`; `stop` and"
+        " `rollback` end it.",
+    ),
+)
+move = _verb(
+    "move",
+    "topics",
+    """Move PARTITIONS (orders-3, or orders-3,orders-4; orders: all of a topic) to the brokers that you choose.
+
+    The planner picks among the brokers of --to: none that is down or cordoned, none without room, and racks are kept
+    apart. Exit status 1: something was left undone.
+
+    \b
+    Examples:
+      shunter move orders-3 --to 4,5,6 --bootstrap-server kafka1:9092 --dry-run
+      shunter move orders-3,orders-4 --to 4,5,6 --bootstrap-server kafka1:9092 --throttle 50M
+    """,
+    click.argument("picked", metavar="PARTITIONS", type=_Names()),
+    click.option("--to", type=BrokerIds(), required=True, help="The brokers that may hold what is moved."),
 )
 demote = _verb(
     "demote",
@@ -359,7 +405,7 @@ demote = _verb(
     Example:
       shunter demote 3 --bootstrap-server kafka1:9092
     """,
-    brokers=True,
+    _brokers,
 )
 rebalance = _verb(
     "rebalance",
@@ -371,7 +417,6 @@ rebalance = _verb(
       shunter rebalance --bootstrap-server kafka1:9092 --dry-run
       shunter rebalance --bootstrap-server kafka1:9092 --max-bytes-percent 5 --throttle 50M
     """,
-    brokers=False,
 )
 
 

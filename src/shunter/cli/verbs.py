@@ -34,6 +34,10 @@ VERBS = {
             "shunter.cli.plan:drain",
             "Move all replicas away from BROKERS (3, or 3,7), which may be dead; no other replica moves.",
         ),
+        "move": LazyVerb(
+            "shunter.cli.plan:move",
+            "Move PARTITIONS (orders-3, or orders-3,orders-4; orders: all of a topic) to the brokers that you choose.",
+        ),
         "demote": LazyVerb(
             "shunter.cli.plan:demote",
             "Take all leaderships from BROKERS (3, or 3,7): they become the last replica of what they led; nothing is copied.",
@@ -148,7 +152,11 @@ VERBS = {
             "Hand a cluster back to Apache's controller: end its moves, resign, and wait until an Apache broker leads.",
         ),
     },
-    "Install it elsewhere": {
+    "Install it": {
+        "completion": LazyVerb(
+            "shunter.cli.completion:completion",
+            "Print the script by which SHELL completes verbs, options, and the settings file's clusters.",
+        ),
         "bundle": LazyVerb(
             "shunter.cli.bundle:bundle", "Make a folder OUT from which Shunter is installed where there is no network."
         ),

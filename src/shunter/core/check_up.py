@@ -120,7 +120,10 @@ def _brokers(seen: CheckUp) -> list[Finding]:
         if broker.silent
     ]
     fenced = dict(seen.fenced)
-    return silent + [_gone(broker, lost[broker], fenced.get(broker)) for broker in sorted(lost.keys() | fenced.keys())]
+    return silent + [
+        _gone(broker, lost[broker], fenced.get(broker), _given_up(seen, broker) if lost[broker] else _EMPTY_ONE)
+        for broker in sorted(lost.keys() | fenced.keys())
+    ]
 
 
 _EMPTY_ONE = "if it never comes back, `kafka-cluster unregister` ends its registration"
@@ -128,11 +131,42 @@ _ELSEWHERE = (
     "if it never comes back, `shunter plan --scope offline` gives replicas that a live broker has too other brokers "
     "(`--scope replace`: one broker in its place)"
 )
+_NO_PLACE = (
+    "if it never comes back, add a broker, and `shunter plan --scope replace` puts that in its place: now its "
+    "replicas can go nowhere"
+)
+_NO_DATA = "no plan can copy its replicas: no live broker has them in sync"
 
 
-def _gone(broker: int, replicas: int, fenced: str | None) -> Finding:
+def _given_up(seen: CheckUp, broker: BrokerId) -> str:
+    """What is done about a broker's offline replicas if they never come back, as the planner's scope `offline` judges."""
+    up = {each.broker for each in seen.brokers}
+    partitions = [each for topic in seen.topics for each in topic.partitions.values()]
+    closed = {
+        each.broker
+        for each in seen.brokers
+        if (working := [log_dir for log_dir in each.log_dirs if not log_dir.error])
+        and all(log_dir.cordoned for log_dir in working)
+    }
+    ill = {each.broker for each in seen.brokers if each.silent or any(log_dir.error for log_dir in each.log_dirs)}
+    able = up - closed - ill - {each for partition in partitions for each in partition.offline}
+    copied = [
+        each
+        for each in partitions
+        if broker in each.replicas
+        and (broker not in up or broker in each.offline)
+        and not up.intersection(each.isr) <= set(each.offline)
+    ]
+    if not copied:
+        return _NO_DATA
+    # Kafka takes no target that names a cordoned broker.
+    moves = (not able <= set(each.replicas) and closed.isdisjoint({*each.replicas} - {broker}) for each in copied)
+    return _ELSEWHERE if any(moves) else _NO_PLACE
+
+
+def _gone(broker: int, replicas: int, fenced: str | None, gone: str) -> Finding:
     """The finding about a broker that is not live; `fenced` None: it is not registered, "": its process answers."""
-    level, gone = (Level.PROBLEM, _ELSEWHERE) if replicas else (Level.WARNING, _EMPTY_ONE)
+    level = Level.PROBLEM if replicas else Level.WARNING
     holds = f"{'and ' if fenced is None else ''}holds {counted(replicas, 'replica')}"
     if fenced is None:
         return Finding(level, "brokers", f"broker {broker} is down, {holds}", f"start it; {gone}")
@@ -379,10 +413,9 @@ def _disks(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         for log_dir in broker.log_dirs:
             where = f"broker {broker.broker}: log dir {log_dir.path}"
             if log_dir.error:
-                advice = (
-                    "replace the disk and restart the broker, or `shunter plan --scope offline` gives its replicas "
-                    "other brokers"
-                )
+                advice = "replace the disk and restart the broker"
+                if _given_up(seen, broker.broker) == _ELSEWHERE:
+                    advice += ", or `shunter plan --scope offline` gives its replicas other brokers"
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
                 continue
             if log_dir.cordoned:

@@ -55,12 +55,16 @@ class Contents:
         return None if self._seen is None else self._seen.at_ms
 
     def topics(self, search: str, order: str, offset: int, limit: int) -> TopicsPage:
-        """Topics whose name has `search` in it. Cost: O(partitions) the first time, O(topics) then."""
+        """Topics whose name has `search` in it, or whose partition it names. Cost: O(partitions)."""
         if self._topics is None:
             self._topics = [] if self._seen is None else topics_of(self._seen, self._rails)
         wanted = search.lower()
-        found = sorted((row for row in self._topics if wanted in row.name.lower()), key=_ORDERS[order])
-        return TopicsPage(self._at_ms, len(found), offset, tuple(found[offset : offset + limit]))
+        every = () if self._seen is None or not search[-1:].isdecimal() else self._seen.inventory.partitions
+        named = next((each for each in every if f"{each.topic}-{each.partition}" == search.replace("/", "-")), None)
+        topic, partition = ("", "") if named is None else (named.topic, f"{named.topic}-{named.partition}")
+        fitting = (row for row in self._topics if wanted in row.name.lower() or row.name == topic)
+        found = sorted(fitting, key=_ORDERS[order])
+        return TopicsPage(self._at_ms, len(found), offset, tuple(found[offset : offset + limit]), partition)
 
     def partitions(self, asked: PartitionSearch, offset: int, limit: int) -> PartitionsPage:
         """Partitions that fit a search. Cost: O(partitions)."""
@@ -74,7 +78,7 @@ class Contents:
 
 
 def _fitting(every: Sequence[InventoryPartition], asked: PartitionSearch) -> Iterable[InventoryPartition]:
-    wanted = asked.search.lower()
+    wanted = asked.search.lower().replace("/", "-")
     for each in every:
         if asked.topic and each.topic != asked.topic:
             continue

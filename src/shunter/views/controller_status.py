@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from shunter.errors import FormatError
-from shunter.views.metrics import Cluster, Lag
+from shunter.views.metrics import ClusterMetrics, Lag
 from shunter.views.readiness import Readiness
 
 MOST_TEXTS = 100
@@ -54,7 +54,7 @@ class ControllerStatus:
 def status_of(
     broker_id: int,
     stands: Readiness,
-    cluster: Cluster,
+    cluster: ClusterMetrics,
     waiting: tuple[int, float, int],
     brokers: tuple[int, int],
     lag: Lag,

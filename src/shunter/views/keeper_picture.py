@@ -167,6 +167,7 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         external=len(external(sighting)),
         unattributed=len(sighting.check_up.ongoing) if sighting.past is None else 0,
         throttles_left=len(sighting.check_up.left_behind),
+        safe=safe_to_remove(sighting, seen.policy),
     )
 
 

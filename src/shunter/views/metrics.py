@@ -21,7 +21,7 @@ class PendingDeletions:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterMetrics:
     """The cluster that the controller leads. `moves` counts reassignments by phase."""
 
     active: bool
@@ -50,12 +50,12 @@ def pending_deletions(
     )
 
 
-def cluster_metrics(view: ClusterView) -> Cluster:
+def cluster_metrics(view: ClusterView) -> ClusterMetrics:
     """Count the parts of the cluster. Cost: O(topics and moves)."""
     moves: dict[str, int] = {}
     for move in view.reassignments.values():
         moves[move.phase.value] = moves.get(move.phase.value, 0) + 1
-    return Cluster(
+    return ClusterMetrics(
         active=view.active,
         controller_epoch=view.controller_epoch,
         brokers=len(view.brokers),

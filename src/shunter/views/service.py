@@ -209,6 +209,8 @@ class TopicsPage:
     """The number of topics that the search found; `rows` begin at `offset` of these."""
     offset: int
     rows: tuple[TopicGist, ...]
+    partition: str = ""
+    """The partition that the search names, as `orders-3` or `orders/3`; "": it names none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,10 @@ async def topics(
     reception: TheReception,
     _caller: Reader,
     name: ClusterName,
-    search: Annotated[str, Query(max_length=200, description="Only topics that have this in their name.")] = "",
+    search: Annotated[
+        str,
+        Query(max_length=200, description="Only topics that have this in their name, or the topic of this partition."),
+    ] = "",
     order: Annotated[
         Literal["bytes", "name", "partitions", "under_replicated"], Query(description="Names ascend, figures descend.")
     ] = "bytes",

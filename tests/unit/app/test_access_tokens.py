@@ -1,11 +1,14 @@
 """Tokens: made once, kept as digests, judged by role and time; files that others may read are refused."""
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from shunter.app.access.access_tokens import AccessRole, Person, Tokens, add_token, digest_of, read_tokens, remove_token
+from shunter.app.access.private_files import modes_for_others
 from shunter.cli.main import main
 from shunter.errors import FormatError, SettingsError
 
@@ -56,6 +59,22 @@ def test_a_file_that_others_may_open_is_refused(tmp_path: Path, mode: int) -> No
     path.chmod(mode)
     with pytest.raises(FormatError, match=f"has mode {mode:04o}.*chmod 600"):
         Tokens(path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "user", "left"),
+    [
+        (0o440, 0, 10001, 0),  # a Secret that Kubernetes mounts for a pod's user
+        (0o444, 0, 10001, 0o004),
+        (0o460, 0, 10001, 0o020),
+        (0o440, 10001, 10001, 0o040),
+        (0o440, 0, 0, 0o040),
+        (0o400, 10001, 10001, 0),
+    ],
+)
+def test_the_group_of_a_user_may_read_what_root_owns(mode: int, owner: int, user: int, left: int) -> None:
+    status = os.stat_result((stat.S_IFREG | mode, 1, 1, 1, owner, user, 0, 0, 0, 0))
+    assert modes_for_others(status, user) == left
 
 
 @pytest.mark.parametrize(

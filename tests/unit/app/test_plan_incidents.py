@@ -11,14 +11,24 @@ from hypothesis import strategies as st
 from incidents import MB, Facts, as_rows, assert_sound, questions, worlds
 from shunter.app.evaluation.observation import sighting_of
 from shunter.app.planning import live
-from shunter.app.planning.plan import PlanOptions, cluster_from, plan_raw, request_from
+from shunter.app.planning.plan import Planned, PlanOptions, cluster_from, plan_raw, request_from
+from shunter.core.check_up import diagnose
 from shunter.core.keeper.proposals import planned_for
+from shunter.core.keeper.sighting import Sighting
 from shunter.core.planning.balance import plan
 from shunter.core.planning.cluster import ClusterLoad
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
-from shunter.model.check_up import CheckedJournal, CheckUp
+from shunter.model.check_up import (
+    CheckedBroker,
+    CheckedJournal,
+    CheckedListener,
+    CheckedLogDir,
+    CheckedTopic,
+    CheckUp,
+)
+from shunter.model.execution import ObservedPartition
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
 from shunter.model.keeper import KeeperPolicy
 from shunter.model.partition import TopicPartition
@@ -36,19 +46,21 @@ def by_file(seen: Inventory, asked: PlanOptions) -> bytes | str:
 
 def by_verb(seen: Inventory, asked: PlanOptions, opened: live.OpenGoals | None = None) -> bytes | str:
     """As `shunter plan`, `drain` and their kind plan a live cluster that shows this."""
+    try:
+        return live_plan(seen, asked, opened).reassignment
+    except PlanRefused as refused:
+        return str(refused).replace(f"cluster {seen.cluster_id}", "yard")
+
+
+def live_plan(seen: Inventory, asked: PlanOptions, opened: live.OpenGoals | None = None) -> Planned:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(live, "take_inventory", lambda _configuration, **_asked: seen)
-        try:
-            return live.plan_cluster(
-                "k:9092", None, replace(asked, ignore_racks=False), None, opened
-            ).planned.reassignment
-        except PlanRefused as refused:
-            return str(refused).replace(f"cluster {seen.cluster_id}", "yard")
+        return live.plan_cluster("k:9092", None, replace(asked, ignore_racks=False), None, opened).planned
 
 
 def by_service(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | str:
     """As the service plans what a person orders, and what a condition needs, within no guard rails."""
-    sighting = sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ())
+    sighting = sighted(seen)
     made = planned_for(request_from(asked), sighting, KeeperPolicy())
     if not made.changes and len(made.undone) == 1 and by_plan(sighting.load, asked) == made.undone[0]:
         return made.undone[0]
@@ -62,6 +74,10 @@ def by_service(seen: Inventory, asked: PlanOptions) -> list[dict[str, Any]] | st
         | ({"elect": True} if each.elect else {})
         for each in made.changes
     ]
+
+
+def sighted(seen: Inventory) -> Sighting:
+    return sighting_of(seen, NO_CHECK_UP, CheckedJournal("j"), ())
 
 
 def by_plan(load: ClusterLoad, asked: PlanOptions) -> str:
@@ -523,3 +539,68 @@ def test_a_replica_that_is_dropped_counts_whatever_another_partition_gets() -> N
         encode_plan_input(seen), "yard", PlanOptions(scope="change-replication", replication=2, ignore_racks=True)
     )
     assert (made.summary.dropped, made.summary.moves) == (1, 1)
+
+
+def test_a_broker_that_is_fenced_and_holds_nothing_has_nothing_to_move_and_gets_nothing() -> None:
+    """An outsider's find: a drain of an empty dead broker, given again, said that the cluster has no such broker."""
+    gone = (InventoryBroker(9, "host", None, None, None, fenced=True),)
+    seen = Inventory("yard", 0, bare(1, 2, 3), (partition("t", (1, 2), 1, MB, (1, 2)),), fenced=gone)
+    told = "broker 9 is fenced and holds no replica: nothing has to leave it"
+    for asked in (
+        PlanOptions(scope="drain", brokers=(9,)),
+        PlanOptions(scope="demote", brokers=(9,)),
+        PlanOptions(scope="replace", brokers=(9,), replacements=(3,)),
+    ):
+        assert by_verb(seen, asked) == told
+        assert planned_for(request_from(asked), sighted(seen), KeeperPolicy()).undone == (told,)
+    both = live_plan(seen, PlanOptions(scope="drain", brokers=(1, 9)))
+    assert [row["replicas"] for row in json.loads(both.reassignment)["partitions"]] == [[3, 2]]
+    assert told in both.plan.notes
+    refused = "broker 9 is fenced: it may receive nothing; bring it back, or name another broker"
+    assert by_verb(seen, PlanOptions(scope="fill", brokers=(9,))) == refused
+    assert by_verb(seen, PlanOptions(scope="replace", brokers=(1,), replacements=(9,))) == refused
+    assert by_verb(seen, PlanOptions(scope="drain", brokers=(8,))) == (
+        "brokers: the cluster has no broker 8; name some of its 3 brokers"
+    )
+
+
+@given(worlds())
+def test_the_doctor_advises_a_plan_for_offline_replicas_where_the_planner_moves_some(seen: Inventory) -> None:
+    # Brokers without limits: the doctor does not know what fits.
+    free = [
+        each._replace(log_dirs=tuple(at._replace(total_bytes=None, usable_bytes=None) for at in each.log_dirs or ()))
+        for each in seen.brokers
+    ]
+    seen = seen._replace(brokers=tuple(each._replace(disk_total_bytes=None, disk_usable_bytes=None) for each in free))
+    made = by_file(seen, PlanOptions(scope="offline", ignore_racks=True))
+    rows = json.loads(made)["partitions"] if isinstance(made, bytes) else []
+    moved = {old for row in rows for old in set(row["original_replicas"]) - set(row["replicas"])}
+    topics: dict[str, dict[int, ObservedPartition]] = {}
+    for each in seen.partitions:
+        told = ObservedPartition(each.replicas, each.isr, each.leader, each.offline)
+        topics.setdefault(each.topic, {})[each.partition] = told
+    checked = CheckUp(
+        "yard",
+        1,
+        "Apache (KRaft)",
+        tuple(
+            CheckedBroker(
+                each.id,
+                None,
+                "4.1",
+                (CheckedListener("P", "h", "", used=True),),
+                tuple(
+                    CheckedLogDir(at.path, -1, -1, "X" if at.failed else "", bool(at.cordoned))
+                    for at in each.log_dirs or ()
+                ),
+                silent=bool(each.silent),
+            )
+            for each in seen.brokers
+        ),
+        tuple(CheckedTopic(name, 1, parts) for name, parts in topics.items()),
+    )
+    found = [each for each in diagnose(checked, CheckedJournal("j")) if "scope offline" in each.advice]
+    advised = {int(each.text.split("broker ")[1].split(":")[0].split(" ")[0]) for each in found}
+    failed = {each.id for each in seen.brokers if any(at.failed for at in each.log_dirs or ())}
+    dead = {b for each in seen.partitions for b in each.replicas} - {each.id for each in seen.brokers}
+    assert advised == moved & (failed | dead)

@@ -29,10 +29,12 @@ class Answering(BaseHTTPRequestHandler):
         start, end, step = (int(asked[name]) for name in ("start", "end", "step"))
         if self.path != "/prom/api/v1/query_range":
             self.tell(404, None)
-        elif self.token is not None and self.headers["Authorization"] != f"Bearer {self.token}":
+        elif self.token is not None and self.headers["Authorization"] not in self.token:
             self.tell(401, None)
         elif (end - start) / step > MOST_POINTS:
             self.tell(400, {"status": "error", "errorType": "bad_data", "error": "exceeded maximum resolution of 11,000 points per timeseries."})  # fmt: skip
+        elif (self.headers["X-Scope-OrgID"] or "team-a|team-b") != "team-a|team-b":
+            self.tell(400, {"status": "error", "error": "no such tenant"})
         elif asked["query"] == "up{":
             self.tell(400, {"status": "error", "errorType": "bad_data", "error": 'invalid parameter "query"'})
         elif asked["query"] == "down":
@@ -109,13 +111,17 @@ def test_no_query_asks_for_more_than_prometheus_gives(serve, tmp_path):
 
 
 def test_a_token_from_a_file(serve, tmp_path):
-    url, token = serve("s3cret"), tmp_path / "token"
+    url, token = serve(("Bearer s3cret", "Basic MTIzNDU6czNjcmV0")), tmp_path / "token"
     with pytest.raises(DriverError, match="answers 401: nothing; it asks for a token: give --token-file"):
         list(collect_prometheus(PrometheusServer(url), tmp_path, PrometheusSpan(T0 + 60, T0)))
     token.write_text("s3cret\n")
     assert (
         len(list(collect_prometheus(PrometheusServer(url, token), tmp_path / "out", PrometheusSpan(T0 + 60, T0)))) == 1
     )
+    as_user = PrometheusServer(url, token, user="12345", tenant="team-a|team-b")
+    assert len(list(collect_prometheus(as_user, tmp_path / "basic", PrometheusSpan(T0 + 60, T0)))) == 1
+    with pytest.raises(DriverError, match="no such tenant"):
+        list(collect_prometheus(PrometheusServer(url, token, tenant="c"), tmp_path / "c", PrometheusSpan(T0 + 60, T0)))
     with pytest.raises(FormatError, match="can't be read as a token"):
         list(collect_prometheus(PrometheusServer(url, tmp_path / "none"), tmp_path, PrometheusSpan(T0 + 60, T0)))
 
@@ -168,3 +174,17 @@ def test_the_command_tells_of_each_file(serve, tmp_path):
         pipeline, ["collect-prometheus", "ftp://x", "--since", "2025-02-01", "--out", str(tmp_path)]
     )
     assert (ended.exit_code, "is no http or https URL" in ended.output) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--cluster-label", "cluster"], "--cluster-label cluster: say by which value too, as in cluster=prod-eu"),
+        (["--cluster-label", "=x"], "neither part may be empty"),
+        (["--cluster-label", "cluster=x", "--query", "up"], "put it into yours"),
+        (["--user", "12345"], "name that with --token-file"),
+    ],
+)
+def test_options_that_do_not_fit_are_said(options, words):
+    ended = CliRunner().invoke(pipeline, ["collect-prometheus", "http://127.0.0.1:1", *options])
+    assert (ended.exit_code, words in ended.output) == (2, True), ended.output

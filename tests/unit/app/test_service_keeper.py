@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from service_orders import order
 from service_world import LOPSIDED, MIB, Clock, Killed, Life, MortalStore, Yard, policy
 
+from shunter.app.service.known import Known
 from shunter.core.keeper.cluster_facts import Age
 from shunter.core.wording import told_time
 from shunter.model.execution import CommandKind, OngoingReassignment
@@ -29,6 +31,7 @@ from shunter.model.service import (
     ServiceOrder,
     Signature,
 )
+from shunter.views.contents import PartitionSearch
 
 ANNA, BEN = Signature("anna"), Signature("ben")
 
@@ -362,6 +365,15 @@ async def test_a_drained_broker_is_told_to_be_safe_to_remove(tmp_path: Path) -> 
         assert three.safe_to_remove
         row = life.published.page("yard").row
         assert row.intents == ("drain 3",)
+        told = (row.situation.headline, *row.situation.notes)
+        assert "broker 3 empty, as intended: safe to remove" in told
+        for search in ("t-2", "t/2"):
+            found = life.keeper.contents.topics(search, "bytes", 0, 9)
+            assert ([each.name for each in found.rows], found.partition) == (["t"], "t-2")
+            assert [each.partition for each in life.keeper.contents.partitions(PartitionSearch(search), 0, 9).rows] == [
+                "t-2"
+            ]
+        assert life.keeper.contents.topics("t-22", "bytes", 0, 9).partition == ""
         assert row.balance == pytest.approx(0), "a broker that is emptied on purpose does not count"
     async with Life(yard, MortalStore(path), policy(Mode.ACT)) as life:
         await life.first_look()
@@ -745,6 +757,34 @@ async def test_what_was_seen_is_told_even_if_it_can_not_be_written_down(tmp_path
         assert kinds.count("cluster-unreachable") == kinds.count("cluster-back") == 1
         assert sorted(told) == sorted({*told}), "once each"
         assert "disk-band broker 1" in told
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_how_the_cluster_stands_is_worked_out_once_for_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, full: bool
+) -> None:
+    store = MortalStore(tmp_path / "s")
+    async with Life(Yard(Clock()), store) as life:
+        await life.driven()
+        await life.look()
+        asked: list[str] = []
+        monkeypatch.setattr(Known, "facts", count_calls(Known.facts, asked))
+        event = life.keeper.event("driver", "told")
+        assert asked == []
+        store.full = full
+        monkeypatch.setattr(life.keeper, "show", lambda: None)
+        await life.keeper.note(event)
+        assert len(asked) == 1 + full, "a store that refuses is a part of it"
+        assert life.events[-1].kind == "driver"
+        assert life.events[-1].facts["situation"], "the event says it, whether it was written or not"
+
+
+def count_calls(function: Callable[..., Any], calls: list[str]) -> Callable[..., Any]:
+    def counted(*given: Any, **named: Any) -> Any:
+        calls.append(function.__name__)
+        return function(*given, **named)
+
+    return counted
 
 
 async def test_a_condition_is_told_once_it_has_held_for_its_minutes(tmp_path: Path) -> None:

@@ -66,6 +66,17 @@ async def test_a_change_is_in_force_at_once_and_told(tmp_path: Path) -> None:
         assert await at.kinds() == ["policy-taken"]
 
 
+async def test_a_mode_that_changes_alone_is_told_by_its_name(tmp_path: Path) -> None:
+    async with watched(tmp_path) as at:
+        for text, told in (
+            ('mode = "drive"\n' + FILE, 'away: mode = "drive"'),
+            (FILE, 'away: mode = "keep"'),
+            (FILE + 'mode = "drive"\nconditions.racks = "off"\n', 'away: conditions, mode = "drive"'),
+        ):
+            await at.change(text)
+            assert at.told[-1].endswith(f"is in force: {told}")
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

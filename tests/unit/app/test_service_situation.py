@@ -337,7 +337,8 @@ def test_the_kill_switch_of_a_cluster_that_is_not_driven_is_kept_and_not_called_
         assert event.facts["situation"] == stands(life).headline
         assert (event.facts["severity"], event.facts["doing"]) == (stands(life).severity.value, stands(life).doing)
         told = life.desk.preview(order(OrderKind.PAUSE), "anna")
-        assert (told.text, told.moves, told.bytes) == (f"Then {done.text}", 0, 0)
+        again = "yard is already paused by anna since 1970-01-01 12:00 UTC, and that stays"
+        assert (told.text, told.moves, told.bytes) == (f"Then {again}; {done.text}", 0, 0)
         notes = " | ".join(stands(life).notes)
         assert "but moves under way only once this service drives the cluster" in notes
 

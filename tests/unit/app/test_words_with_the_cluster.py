@@ -1,7 +1,9 @@
 """People's words live with the cluster: whoever takes over has them, and whoever has not read them only observes."""
 
 import asyncio
+import contextlib
 import threading
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -9,14 +11,29 @@ from random import Random
 import pytest
 from service_orders import order
 from service_world import Clock
-from words_world import SESSION_MS, Service, SharedYard
+from words_world import SESSION_MS, LockedTopic, Log, Service, SharedYard
 
+from shunter.app.executor import history
+from shunter.app.executor.journals import JournalPlace
+from shunter.app.executor.session import Target
+from shunter.app.service.driving import Driving
+from shunter.app.service.known import UNSURE_MS
+from shunter.core.executor.history import Execution
+from shunter.core.executor.state import Move, MoveEnd
 from shunter.core.keeper.cluster_facts import WordsPlace
-from shunter.core.keeper.situation import ClusterSeverity
+from shunter.core.keeper.situation import HERE_ALONE, ClusterSeverity
+from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.service import words_topic
+from shunter.errors import DriverError
+from shunter.formats.word_records import WordsDriver
+from shunter.model.execution import ExecutionOptions, OngoingReassignment, Outcome
 from shunter.model.keeper import DEFAULTS, Condition, GuardRails, KeeperPolicy, Mode
+from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
 from shunter.model.service import (
     EventSearch,
     IntentKind,
+    KeptIntent,
     KillSwitch,
     OrderKind,
     OrderRefused,
@@ -35,6 +52,56 @@ DRAINS = KeeperPolicy({**OFF, Condition.DRAIN: replace(DEFAULTS[Condition.DRAIN]
 
 def yard() -> SharedYard:
     return SharedYard(Clock(), rows=[*ROWS], random=Random(1))
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_an_undo_from_a_shell_names_the_intents_that_take_it_back_again(
+    monkeypatch: pytest.MonkeyPatch, *, unread: bool
+) -> None:
+    """An outsider's find: broker 2 was filled again by hand, and the service emptied it once more."""
+    log, lock = Log(Random(1)), threading.Lock()
+    given = [(IntentKind.DRAIN, 2), (IntentKind.DRAIN, 3), (IntentKind.DEMOTE, 1), (IntentKind.FREEZE_BROKER, 2)]
+    intents = tuple(KeptIntent(kind, str(broker), 0, "anna", 0) for kind, broker in given)
+    LockedTopic(log, "service", lock).take(WordsDriver("host", 1, 0, "", ""), Words(intents))
+    log.unread = unread
+    tps = [TopicPartition("t", at) for at in (0, 1)]
+    moves = {
+        tp: Move(tp, None, (1, 2), (4, 3), Strategy.INCREMENTAL, 5, (), adopted=False, accepted_at_ms=0, current=(4, 3))
+        for tp in tps
+    }
+    for move in moves.values():
+        move.ended = MoveEnd(Outcome.DONE, "", 1)
+
+    class Cluster:
+        async def observe_topics(self, _names: object) -> TopicsSeen:
+            return TopicsSeen({}, {}, 1)
+
+        async def list_reassignments(self) -> dict[TopicPartition, OngoingReassignment]:
+            return {}
+
+        async def close(self) -> None:
+            """Nothing is open."""
+
+    async def connect(_target: object) -> Cluster:
+        return Cluster()
+
+    async def past(_target: object) -> tuple[JournalPlace, tuple[Execution, ...]]:
+        return JournalPlace(Path("j")), (Execution(1, 0, ["p"], ExecutionOptions(), moves),)
+
+    monkeypatch.setattr(history, "connect", connect)
+    monkeypatch.setattr(history, "past_executions", past)
+    monkeypatch.setattr(words_topic, "WordsTopic", lambda *_: LockedTopic(log, "shell", lock))
+    told = asyncio.run(history.undoing(Target("k:9092"), None))[1].told
+    if unread:
+        (one,) = told
+        assert one.startswith("whether a service has an intent against this is not known: ")
+        return
+    lead, replicas = told
+    assert lead == (
+        "broker 1 gets the lead of 2 partitions, and a service has the intent to demote it (by anna): it takes that away "
+        "again; `shunter withdraw demote 1` ends the intent"
+    )
+    assert replicas.startswith("broker 2 gets 2 replicas, and a service has the intent to drain it (by anna): ")
 
 
 def told_of(service: Service) -> str:
@@ -378,6 +445,45 @@ async def test_a_kill_switch_is_not_taken_while_nobody_knows_who_drives(tmp_path
         assert OrderKind.PAUSE not in a.desk.fleet_orders()[0]
 
 
+async def test_a_kill_switch_is_taken_where_brokers_answer_and_nobody_can_drive_for_a_while(tmp_path: Path) -> None:
+    """An outsider's find: with the quorum lost and one broker left, a pause was refused for as long as that lasted."""
+    world = yard()
+
+    @contextlib.asynccontextmanager
+    async def no_seat(_listener: object) -> AsyncIterator[Driving]:
+        raise DriverError("DescribeCluster failed", retriable=True)
+        yield
+
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        a.keeper.parts = replace(a.keeper.parts, seat=no_seat)
+        await a.until(lambda: a.keeper.known.undriven_ms is not None)
+        with pytest.raises(OrderRefused, match="not taken yet: another service may drive yard: DescribeCluster"):
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        world.clock.ms += UNSURE_MS
+        done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
+        assert "the pause of yard is kept on this host, and given to the cluster once a broker takes it" in done.text
+        assert f"paused by anna since 1970-01-01 12:00 UTC: {HERE_ALONE}" in told_of(a)
+        assert OrderKind.PAUSE not in a.desk.fleet_orders()[0]
+        await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
+        assert a.keeper.facts().paused is None
+
+
+async def test_whoever_pauses_first_stays_and_the_second_is_told_and_in_the_history(tmp_path: Path) -> None:
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE, "yard"), ANNA._replace(comment="fire"))
+        world.clock.ms += 60_000
+        done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+        assert "yard is already paused by anna since 1970-01-01 12:00 UTC (fire), and that stays" in done.text
+        (_first, second) = [each for each in a.events if each.kind == "pause-all"]
+        assert (second.who, second.text) == ("ben", f"ben: {done.text}")
+        switch = a.keeper.switch
+        assert switch is not None
+        assert (switch.who, switch.at_ms, switch.comment) == ("anna", world.clock.ms - 60_000, "fire")
+        assert (switch.fleet, switch.unsent) == (True, False), "the whole fleet is paused, and the cluster has that"
+
+
 async def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_force_when_the_cluster_answers(
     tmp_path: Path,
 ) -> None:
@@ -390,7 +496,7 @@ async def test_in_an_outage_a_kill_switch_is_kept_can_be_lifted_and_comes_into_f
         await a.until(lambda: a.keeper.known.unanswered)
         for _ in range(2):
             done = await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), ANNA)
-            assert "kept on this host, and given to the cluster once a broker answers" in done.text
+            assert "kept on this host, and given to the cluster once a broker takes it" in done.text
             assert OrderKind.RESUME in a.desk.fleet_orders()[0]
             done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
             assert "lifted" in done.text

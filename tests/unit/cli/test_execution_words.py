@@ -32,6 +32,7 @@ from shunter.core.executor.ready import MoveResult, PlanReply
 from shunter.core.executor.state import Move, MoveEnd
 from shunter.core.throttles import LEADER_RATE, LEADER_REPLICAS
 from shunter.drivers.admin.answers import TopicsSeen
+from shunter.drivers.service import words_topic
 from shunter.errors import FormatError
 from shunter.model.execution import (
     ExecutionOptions,
@@ -395,8 +396,18 @@ def test_what_was_moved_again_is_not_counted_among_what_an_undo_copies(
     async def past(_target: object) -> tuple[JournalPlace, tuple[Execution, ...]]:
         return JournalPlace(Path("j")), (Execution(1, 0, ["p"], ExecutionOptions(), {T0: moved}),)
 
+    class NoWords:
+        def __init__(self, *_: object) -> None:
+            """Of a cluster that no service ever took."""
+
+        def read(self) -> None:
+            return None
+
+        close = read
+
     monkeypatch.setattr(past_history, "connect", connect)
     monkeypatch.setattr(past_history, "past_executions", past)
+    monkeypatch.setattr(words_topic, "WordsTopic", NoWords)
     _execution, wanted = asyncio.run(past_history.undoing(Target("k:9092"), None))
     assert wanted.told == ((stays,) if stays else ())
     assert wanted.copied_bytes == (0 if stays else 10_000_000)

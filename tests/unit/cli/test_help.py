@@ -3,7 +3,9 @@
 import inspect
 import os
 import re
+import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from shunter.cli import main
+from shunter.cli.sections import ManyOptions
 from shunter.cli.verbs import VERBS
 
 FILES = ("plan.json", "yard.json", "moves.journal", "owners.json")
@@ -49,7 +52,7 @@ def examples(path: tuple[str, ...]) -> list[list[str]]:
     lines = [line.strip() for line in inspect.cleandoc(found(path)[0].help or "").splitlines()]
     whole = ["shunter", *path]
     words = [shlex.split(line) for line in lines if line.startswith("shunter ")]
-    return [each for each in words if any(word.startswith("--") for word in each) or each == whole]
+    return [each for each in words if any(word.startswith("--") for word in each) or each[: len(whole)] == whole]
 
 
 def test_every_verb_is_told_once_under_what_people_do() -> None:
@@ -78,6 +81,26 @@ def test_every_command_of_a_group_is_told_once_with_its_whole_sentence(group: st
     names = command.list_commands(context)
     assert sorted(word for word in first if word in names) == names
     assert "..." not in told.replace("[ARGS]...", ""), "no sentence is cut off"
+
+
+MANY = [path for path in commands() if isinstance(found(path)[0], ManyOptions)]
+
+
+@pytest.mark.parametrize("path", MANY, ids=" ".join)
+def test_a_verb_with_many_options_tells_first_those_that_people_need_most(path: tuple[str, ...]) -> None:
+    first, *others = re.split(
+        r"^(?=[A-Z][a-z ]+:$)",
+        CliRunner().invoke(main, [*path, "--help"]).output.split("\nOptions:\n")[1],
+        flags=re.MULTILINE,
+    )
+    needed = {"--bootstrap-server", "--cluster", "--throttle", "--max-in", "--dry-run", "--yes", "--json", "--help"}
+    flags = re.findall(r"^  (?:-h, )?(--[a-z-]+)", first, flags=re.MULTILINE)
+    assert needed <= set(flags)
+    assert len(flags) <= 15
+    command, context = found(path)
+    whole = [each.opts[0] for each in command.get_params(context) if isinstance(each, click.Option)]
+    told = re.findall(r"^  (?:-h, )?(--[a-z-]+)", "".join([first, *others]), flags=re.MULTILINE)
+    assert sorted(told) == sorted("--help" if flag == "-h" else flag for flag in whole), "each is told once"
 
 
 @pytest.mark.parametrize("path", list(commands()), ids=" ".join)
@@ -213,3 +236,35 @@ def test_options_that_do_not_go_together(options, told):
     done = CliRunner().invoke(main, ["controller", *options])
     assert done.exit_code == 2
     assert told in done.output
+
+
+def test_bash_completes_verbs_and_options_by_the_script_that_the_verb_prints(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    assert bash is not None
+    program = tmp_path / "shunter"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m shunter "$@"\n')
+    program.chmod(0o755)
+    script = (
+        'eval "$(shunter completion bash)"; complete -p shunter\n'
+        "COMP_WORDS=(shunter dra); COMP_CWORD=1; _shunter_completion shunter; echo ${COMPREPLY[*]}\n"
+        "COMPREPLY=(); COMP_WORDS=(shunter move --t); COMP_CWORD=2; _shunter_completion shunter; echo ${COMPREPLY[*]}\n"
+    )
+    setting = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [bash, "--norc", "-c", script], capture_output=True, text=True, check=True, env=setting, timeout=60
+    )
+    registered, verb, options = done.stdout.splitlines()
+    assert registered.endswith("_shunter_completion shunter")
+    assert verb == "drain"
+    assert options.split() == ["--to", "--take-over-cluster", "--throttle", "--throttle-floor", "--take-over"]
+
+
+def test_every_command_has_a_man_page_with_its_options(tmp_path: Path) -> None:
+    runpy.run_path(str(ROOT / "scripts" / "document-man"))["write"](tmp_path)
+    assert {each.stem for each in tmp_path.iterdir()} == {
+        "shunter",
+        *("-".join(("shunter", *path)) for path in commands()),
+    }
+    page = (tmp_path / "shunter-drain.1").read_text()
+    for part in (".SH NAME\nshunter\\-drain \\- Move all replicas away", ".B \\-\\-throttle RATE", "shunter drain 3,7"):
+        assert part in page

@@ -143,6 +143,44 @@ def test_a_scope_without_an_option_that_it_needs_is_a_wrong_command_line(
     assert f"--scope {scope.split(maxsplit=1)[0]} needs {option}" in result.stderr
 
 
+@pytest.mark.parametrize("more", ["--to 4", "--partitions t1-0", "--partitions t1-0 --to 4 --wanted w.toml"])
+def test_partitions_picked_by_hand_need_their_brokers_and_no_file(source: Path, more: str) -> None:
+    result = run("--from", str(source), "--scope", "topics", *more.split())
+    assert (result.exit_code, "or else --partitions with --to" in result.stderr) == (ExitCode.USAGE, True)
+
+
+def test_partitions_picked_by_hand_go_to_the_brokers_that_were_named(source: Path) -> None:
+    result = run("--from", str(source), "--scope", "topics", "--partitions", "t0,t1-2", "--to", "4,5,6")
+    moved = json.loads(result.stdout)["partitions"]
+    names = {f"{row['topic']}-{row['partition']}" for row in moved}
+    assert names == {"t1-2", *(f"t0-{number}" for number in range(18))}
+    assert all(set(row["replicas"]) < {4, 5, 6} for row in moved)
+    assert run("--from", str(source), "--scope", "topics", "--partitions", "t0-99", "--to", "4").stderr == (
+        "shunter: move: there is no topic and no partition 't0-99'\n"
+    )
+
+
+def test_a_broker_that_is_down_gets_nothing_by_hand_either(source: Path) -> None:
+    cluster = skewed()
+    cluster["brokers"] = {broker: {"rack": rack, "live": broker != "4"} for broker, rack in cluster["brokers"].items()}
+    source.write_text(json.dumps(cluster), encoding="utf-8")
+    result = run("--from", str(source), "--scope", "topics", "--partitions", "t0-0", "--to", "4")
+    assert (result.exit_code, json.loads(result.stdout)["partitions"]) == (ExitCode.PARTLY, [])
+    assert "no other broker may take it: broker 4 is dead" in result.stderr
+
+
+def test_json_has_the_plan_its_figures_and_the_reason_of_each_copy(source: Path) -> None:
+    words = ("--from", str(source), "--scope", "drain", "--brokers", "1")
+    result = run(*words, "--json")
+    told = json.loads(result.stdout)
+    assert told["plan"] == json.loads(run(*words).stdout)
+    assert len(told["copies"]) == told["moves"] > 0
+    assert sum(copy["size"] for copy in told["copies"]) == told["bytes"]
+    assert all(copy["reason"].startswith("leaves a drained broker (1.67 of the mean") for copy in told["copies"])
+    assert 0 < told["bound_percent"] <= told["bytes_percent"]
+    assert result.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("words", "scopes"),
     [

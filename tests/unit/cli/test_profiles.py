@@ -145,5 +145,5 @@ def test_shells_complete_verbs_flags_and_clusters(shell: str, words: str, wanted
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_their_script(shell: str) -> None:
-    done = CliRunner().invoke(main, [], prog_name="shunter", env={"_SHUNTER_COMPLETE": f"{shell}_source"})
+    done = CliRunner().invoke(main, ["completion", shell])
     assert "_SHUNTER_COMPLETE" in done.output

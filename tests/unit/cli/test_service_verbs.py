@@ -28,6 +28,7 @@ PLANNED = {
     "bytes": 70,
     "least_bytes": None,
     "rollback_bytes": 70,
+    "made_at_ms": 0,
     "reasons": [],
     "held_back": [],
     "brokers": [],
@@ -212,6 +213,7 @@ def test_a_dry_run_says_what_its_plan_leaves_undone(service: Service) -> None:
     done = run(*words)
     assert (done.exit_code, service.orders) == (ExitCode.PARTLY, [])
     assert "  left undone: t-0 stays on broker 1: too few brokers are left\n" in done.output
+    assert " at the most, by the observation of 1970-01-01 00:00 UTC\n" in done.output
     assert run(*words, "--json").exit_code == ExitCode.PARTLY
     assert service.changes, "for a program the plan comes with its partitions"
 

@@ -47,6 +47,45 @@ COMMANDS = [
 ]
 
 
+WITH_TERMINAL = (
+    "import os, sys; os.setsid(); os.close(os.open(sys.argv[1], os.O_RDWR)); os.execv(sys.executable, sys.argv[2:])"
+)
+"""Runs a program with this terminal as its own, whatever its standard streams are."""
+ASKS = (
+    "from pathlib import Path\n"
+    "from shunter.cli.execution.consent import agreed\n"
+    "from shunter.cli.execution.options import plan_of\n"
+    "print(len(plan_of(Path('-'))), agreed('told', 'Begin?', yes=False, as_json=False))"
+)
+
+
+def test_a_plan_from_a_pipe_leaves_the_question_to_the_terminal() -> None:
+    ours, theirs = os.openpty()
+    os.write(ours, b"y\n")
+    command = [sys.executable, "-c", WITH_TERMINAL, os.ttyname(theirs), sys.executable, "-c", ASKS]
+    done = subprocess.run(command, input=PLAN, capture_output=True, text=True, timeout=60, check=True)
+    os.close(ours)
+    os.close(theirs)
+    assert done.stdout.endswith("1 True\n")
+
+
+@pytest.mark.parametrize(
+    ("plan", "status", "told"),
+    [
+        (PLAN, ExitCode.USAGE, "no question can be asked here (no terminal, or --json): try --dry-run, then add --yes"),
+        ("", ExitCode.JOURNAL, "standard input: it is empty: the command before the pipe wrote no plan"),
+        ("{}", ExitCode.JOURNAL, 'standard input: it has no "partitions"'),
+    ],
+)
+@pytest.mark.parametrize("verb", ["execute", "submit"])
+def test_a_plan_from_a_pipe_without_a_terminal(verb: str, plan: str, status: ExitCode, told: str) -> None:
+    command = [*SHUNTER, verb, "-", "--bootstrap-server", "127.0.0.1:1"]
+    done = subprocess.run(
+        command, input=plan, capture_output=True, text=True, timeout=60, check=False, start_new_session=True
+    )
+    assert (done.returncode, told in done.stderr) == (status, True), done.stderr
+
+
 def broken_pipe() -> int:
     """The writing end of a pipe that nobody reads."""
     reading, writing = os.pipe()

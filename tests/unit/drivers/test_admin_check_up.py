@@ -15,11 +15,12 @@ from shunter.drivers.admin import check_up
 from shunter.drivers.admin.check_up import take_check_up
 from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmin
 from shunter.drivers.admin.quorum import quorum_of
+from shunter.drivers.admin.settings import owners_of
 from shunter.drivers.security.tls import ClientTls
 from shunter.errors import DriverError
 from shunter.formats.client_properties import TLS
 from shunter.model.check_up import FencedBroker, Quorum, Voter
-from shunter.model.execution import OngoingReassignment
+from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import EligibleLeaders, TopicPartition
 from shunter.model.security.listeners import CertificateFault, KeyStore, Secret, TlsSettings
@@ -145,8 +146,18 @@ async def test_copies_between_log_dirs_are_read_from_every_live_broker() -> None
     found = await Cluster(set()).log_dir_copies()
     assert [(copy.broker, copy.destination) for copy in found.copies] == [(1, "/1b"), (2, "/2b")]
     assert found.failed == {}
-    unanswered = await Cluster({"DescribeLogDirs"}).log_dir_copies()
-    assert (unanswered.copies, list(unanswered.failed)) == ((), [1, 2])
+    unanswered = await Cluster({"reading the log dirs of broker 2"}).log_dir_copies()
+    assert ([copy.broker for copy in unanswered.copies], list(unanswered.failed)) == ([1], [2])
+    assert unanswered.failed[2].startswith("reading the log dirs of broker 2 was not answered")
+
+
+async def test_settings_that_can_not_be_read_are_named_with_their_brokers() -> None:
+    """An outsider's find: "DescribeConfigs failed: no answer came in time", of one broker that was dead."""
+    keys = [ThrottleKey("broker", "2", "x"), ThrottleKey("topic", "t", "y"), ThrottleKey("topic", "t", "z")]
+    what = "reading settings of broker 2 and of topic t"
+    with pytest.raises(DriverError, match=f"{what} was not answered within"):
+        await Cluster({what}).read_settings(keys)
+    assert owners_of(keys[1:]) == "topic t"
 
 
 async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:

@@ -1,6 +1,8 @@
 """A compacted topic, and people's words in one: written, read as they were written, bounded; who may say there are none."""
 
+import socket
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -107,6 +109,37 @@ def test_an_error_names_the_partition_that_takes_no_write(
 def test_the_error_stays_where_nothing_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
     other = (partition_of("shunter-executor-j", TRANSACTIONS) + 1) % TRANSACTIONS
     assert "initializing transactional state" in why_not(monkeypatch, "__transaction_state", other)
+
+
+class AloneAdmin(Admin):
+    """The controller does not answer; one broker does, and knows the topics."""
+
+    def list_topics(self) -> list[str]:
+        return ["j"]
+
+    def describe_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        return []
+
+    def create_topics(self, _topics: object) -> NoReturn:
+        raise kafka_errors.KafkaConnectionError
+
+
+def test_a_topic_that_exists_is_not_made_and_an_error_names_the_broker_and_the_cause() -> None:
+    """An outsider's find: "making topic __shunter_journal: the connection failed", though the topic was there."""
+    asked: list[object] = []
+
+    def connect(configuration: object) -> AloneAdmin:
+        asked.append(configuration)
+        return AloneAdmin("", 0)
+
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        closed = f"127.0.0.1:{listening.getsockname()[1]}"
+    where = {"bootstrap_servers": closed}
+    CompactedTopic(where, "j", "shunter-executor-j", Clients(connect)).make()
+    assert len(asked) == 1
+    with pytest.raises(DriverError, match="making topic k: the connection failed") as refused:
+        CompactedTopic(where, "k", "shunter-executor-k", Clients(connect)).make()
+    assert str(refused.value).endswith(f"; {closed} refuses connections: nothing listens there")
 
 
 def proposal(name: str, state: ProposalState = ProposalState.WAITING, at_ms: int = NOW) -> KeptProposal:

@@ -196,7 +196,12 @@ async def test_an_abstract_socket_and_none_at_all() -> None:
 
 @pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd is not here")
 @pytest.mark.parametrize(
-    ("name", "kind"), [("shunter-controller.service", "notify"), ("shunter-serve.service", "exec")]
+    ("name", "kind"),
+    [
+        ("shunter-controller.service", "notify"),
+        ("shunter-serve.service", "exec"),
+        ("shunter-collect.service", "oneshot"),
+    ],
 )
 def test_systemd_finds_nothing_wrong_with_the_unit(name: str, kind: str, tmp_path: Path) -> None:
     text = (UNITS / name).read_text()
@@ -204,6 +209,15 @@ def test_systemd_finds_nothing_wrong_with_the_unit(name: str, kind: str, tmp_pat
     installed = tmp_path / name
     installed.write_text(text.replace("/opt/shunter/bin/shunter", "/bin/true"))
     verified = subprocess.run(["systemd-analyze", "verify", installed], capture_output=True, text=True, check=False)
+    assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(which("systemd-analyze") is None, reason="systemd is not here")
+def test_systemd_finds_nothing_wrong_with_the_timer(tmp_path: Path) -> None:
+    for path in UNITS.glob("shunter-collect.*"):
+        (tmp_path / path.name).write_text(path.read_text().replace("/opt/shunter/bin/shunter", "/bin/true"))
+    timer = tmp_path / "shunter-collect.timer"
+    verified = subprocess.run(["systemd-analyze", "verify", timer], capture_output=True, text=True, check=False)
     assert (verified.returncode, verified.stdout, verified.stderr) == (0, "", "")
 
 

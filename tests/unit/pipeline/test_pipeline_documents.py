@@ -1,5 +1,7 @@
 """The documents match the code, and the package has all that spark-submit needs."""
 
+import re
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -8,8 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from shunter.app.pipeline.series_labels import series_labels
 from shunter.cli.pipeline.group import KINDS, Duration, pipeline
 from shunter.errors import FormatError
+from shunter.formats.series_labels import labels_from_file
 from shunter.pipeline.sources.tables import check_parquet
 
 ROOT = Path(__file__).parents[3]
@@ -34,6 +38,21 @@ def test_the_command_knows_the_kinds_of_the_stages():
     from shunter.app.pipeline.stages import KINDS as STAGES
 
     assert KINDS == STAGES
+
+
+def test_the_recipes_commands_and_their_mapping_file_are_understood():
+    """What they read is in tests/spark/test_spark_recipes.py."""
+    text = (ROOT / "docs" / "recipes.md").read_text()
+    commands = re.findall(r"(?m)^shunter pipeline (.+)$", text)
+    assert len(commands) > 10
+    for command in commands:
+        name, *arguments = shlex.split(command)
+        given = pipeline.commands[name].make_context(name, arguments).params
+        rules = [rule.partition("=") for rule in given.get("broker_from", ())]
+        labels = [label for label in given.get("cluster_labels", ()) if name == "ingest"]
+        series_labels(given.get("cluster"), labels, [(label, rule) for label, _, rule in rules], (), None)
+    (told,) = [labels_from_file("fleet.toml", one) for one in re.findall(r"(?s)```toml\n(.*?)```", text)]
+    assert [len(one.labels) for one in told.clusters] == [2, 2]
 
 
 def test_what_is_no_parquet_is_said_in_a_line(tmp_path):
@@ -84,6 +103,13 @@ def test_durations(text, seconds):
         (["ingest"], "name files or folders, or a topic"),
         (["ingest", "--bootstrap-server", "h:1"], "a stream needs --topic and --checkpoint"),
         (["ingest", "x", "--kind", "prometheus", "--broker", "h:1=one"], "'one' is not a broker id"),
+        (["ingest", "x", "--broker-from", "pod"], "--broker-from takes LABEL=REGEX"),
+        (["ingest", "x", "--broker-from", "pod=kafka"], "--broker-from pod = 'kafka' has 0 groups"),
+        (["ingest", "x", "--cluster-label", "a=b"], "--cluster-label LABEL=VALUE says which series are of --cluster"),
+        (
+            ["ingest", "x", "--cluster-label", "a", "--cluster-label", "b"],
+            "say LABEL=VALUE if several tell it together",
+        ),
         (["plan", "--brokers", "1,x"], "'x' in '1,x' is not a broker id"),
         (["--conf", "nothing", "model"], "--conf takes NAME=VALUE"),
     ],

@@ -56,5 +56,11 @@ async def test_partitions_by_state_and_broker(house: House) -> None:
 
 async def test_a_cluster_that_was_not_observed_has_none(house: House) -> None:
     house.yard.seen.clear()
-    assert await asked(house, "topics") == {"observed_at_ms": None, "found": 0, "offset": 0, "rows": []}
+    assert await asked(house, "topics") == {
+        "observed_at_ms": None,
+        "found": 0,
+        "offset": 0,
+        "rows": [],
+        "partition": "",
+    }
     assert (await asked(house, "partitions"))["rows"] == []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import os
 import re
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-from shunter.app.access.private_files import replace_file
+from shunter.app.access.private_files import modes_for_others, replace_file
 from shunter.drivers.host.clock import wall_clock_ms
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.security.access_tokens import decode_tokens, encode_tokens
@@ -97,8 +98,9 @@ def read_tokens(path: Path) -> tuple[AccessToken, ...]:
         FormatError: it can't be read, is not a file of tokens, or users other than its owner may read or write it.
     """
     try:
-        mode = path.stat().st_mode & 0o777
-        if mode & 0o077:
+        status = path.stat()
+        mode = status.st_mode & 0o777
+        if modes_for_others(status, os.geteuid()):
             raise FormatError(str(path), f"has mode {mode:04o}, and only its owner may read it: chmod 600 {path}")
         return decode_tokens(path.read_bytes(), str(path))
     except OSError as error:

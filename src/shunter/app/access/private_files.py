@@ -46,12 +46,21 @@ def replace_file(path: Path, content: bytes | Iterable[bytes]) -> None:
         raise FormatError(str(path), f"can't be written: {error.strerror}") from error
 
 
+def modes_for_others(status: os.stat_result, user: int) -> int:
+    """The bits of a file's mode that let users read or write it who are neither its owner nor `user`.
+
+    Kubernetes mounts a Secret as files of root that the group of the pod's user may read, so that one right is left out.
+    """
+    ours = stat.S_IRGRP if status.st_uid == 0 != user else 0
+    return status.st_mode & (stat.S_IRWXG | stat.S_IRWXO) & ~ours
+
+
 @cache
 def tell_readers(path: Path) -> None:
     """Log a warning, once in a process, if other users of this machine can read a file with passwords or a key."""
     try:
-        mode = path.stat().st_mode
+        status = path.stat()
     except OSError:
         return
-    if mode & (stat.S_IRGRP | stat.S_IROTH):
+    if modes_for_others(status, os.geteuid()) & (stat.S_IRGRP | stat.S_IROTH):
         _LOG.warning("%s may be read by others on this machine, and holds passwords or a key: chmod 600 %s", path, path)

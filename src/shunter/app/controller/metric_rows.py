@@ -23,7 +23,7 @@ from shunter.drivers.listener.handlers.audit import api_name
 from shunter.drivers.listener.server import RpcServer
 from shunter.drivers.listener.server_stats import ServerStats
 from shunter.views.census import Census
-from shunter.views.metrics import Cluster, PendingDeletions, cluster_metrics, pending_deletions
+from shunter.views.metrics import ClusterMetrics, PendingDeletions, cluster_metrics, pending_deletions
 from shunter.wire.fragments import CacheSize
 from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 
@@ -62,7 +62,7 @@ class ControllerParts:
         return self.server.stats
 
     @cached_property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterMetrics:
         """The cluster that the controller leads."""
         return cluster_metrics(self.machine.view)
 

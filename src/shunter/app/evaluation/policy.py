@@ -51,6 +51,7 @@ class KeptCluster:
     """The cluster's table in the file, as it was read."""
     model: ModelPlace | None = None
     """None: rates are unknown."""
+    mode: str = "keep"
     controllers: ControllersPlace | None = None
     """Shunter's controllers; None: the page shows none."""
 
@@ -173,14 +174,13 @@ def _cluster(
             raise SettingsError(f"{where} intents.{kind} = {list(brokers)}: {rule}: take it out of one of them")
     _refuse_contradictions(f"{where} intents.", rails, intents)
     mode = form.mode or file.mode
-    observes = mode == "observe"
     watches = form.conditions.watches()
     if mode != "keep":
         watches = {each: _only_told(watch) for each, watch in watches.items()}
-    policy = KeeperPolicy(watches, rails, intents, _balance(form.balance), observes)
+    policy = KeeperPolicy(watches, rails, intents, _balance(form.balance), observes=mode == "observe")
     options = ExecutionOptions(**form.execution.given)
     target = replace(_target(path, form), address=file.service.address or "")
-    return KeptCluster(name, target, policy, options, table, model, _controllers(path, where, form))
+    return KeptCluster(name, target, policy, options, table, model, mode, _controllers(path, where, form))
 
 
 def _only_told(watch: Watch) -> Watch:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from shunter.app.client_configuration import configuration_of
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import (
     Target,
@@ -17,7 +19,7 @@ from shunter.app.executor.session import (
 )
 from shunter.core.executor.history import Execution, Undoing, executions, reverse
 from shunter.errors import DriverError, ShunterError
-from shunter.model.partition import TopicPartition
+from shunter.model.execution import MoveOrder
 
 
 class NothingToUndo(ShunterError):
@@ -80,31 +82,49 @@ async def undoing(target: Target, number: int | None) -> tuple[Execution, Undoin
     execution = found[number - 1]
     if execution.ended_at_ms is None:
         raise NothingToUndo(f"execution {number} is under way: `shunter rollback` takes it back")
-    return execution, await _as_left(target, execution, reverse(execution))
+    back = reverse(execution, await _moved_since(target, execution))
+    return execution, replace(back, told=(*back.told, *await _told_against(target, back.moves)))
 
 
-async def _as_left(target: Target, execution: Execution, wanted: Undoing) -> Undoing:
-    """Leave out what is no longer as the execution left it: partitions of a new topic, and those moved again since."""
+async def _told_against(target: Target, moves: Sequence[MoveOrder]) -> list[str]:
+    """Which intents of people, that a service keeps in the cluster, would take moves back again."""
+    from shunter.core.keeper.intents import told_against  # noqa: PLC0415  brings the planner with it
+    from shunter.drivers.service.words_topic import WordsTopic  # noqa: PLC0415  brings the client library with it
+
+    if not moves:
+        return []
+    topic = WordsTopic(configuration_of(target.bootstrap, target.properties), "")
+    try:
+        words = await asyncio.to_thread(topic.read)
+    except ShunterError as error:
+        return [f"whether a service has an intent against this is not known: {error}"]
+    finally:
+        await asyncio.to_thread(topic.close)
+    return [] if words is None else list(told_against(words.intents, moves))
+
+
+async def _moved_since(target: Target, execution: Execution) -> Callable[[MoveOrder], str]:
+    """Tells why a move back is left out, as its partition is not as the execution left it; "": it is."""
     admin = await connect(target)
     try:
-        seen = await admin.observe_topics(sorted({order.tp.topic for order in wanted.moves}))
+        seen = await admin.observe_topics(sorted({tp.topic for tp in execution.moves}))
         ongoing = await admin.list_reassignments()
     finally:
         await admin.close()
-    stays: dict[TopicPartition, str] = {}
-    for order in wanted.moves:
+
+    def why_left_out(order: MoveOrder) -> str:
         topic, known = seen.topics.get(order.tp.topic), execution.moves[order.tp].topic_id
         if topic is None:
-            continue
+            return ""
         now = topic.partitions.get(order.tp.partition)
         if known is not None and topic.topic_id is not None and topic.topic_id != known:
-            stays[order.tp] = f"{order.tp} stays: its topic was deleted and created again since"
+            return "its topic was deleted and created again since"
         # What is being moved now is judged by the submission.
-        elif now is not None and order.tp not in ongoing and now.replicas not in (order.target, order.planned_from):
-            stays[order.tp] = f"{order.tp} stays: it was moved again since, and is on {list(now.replicas)}"
-    kept = {tp: move for tp, move in execution.moves.items() if tp not in stays}
-    found = reverse(replace(execution, moves=kept))
-    return Undoing(found.moves, (*found.told, *stays.values()), found.copied_bytes)
+        if now is not None and order.tp not in ongoing and now.replicas not in (order.target, order.planned_from):
+            return f"it was moved again since, and is on {list(now.replicas)}"
+        return ""
+
+    return why_left_out
 
 
 def execution_to_json(execution: Execution) -> dict[str, Any]:

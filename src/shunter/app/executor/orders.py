@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import orjson
@@ -122,6 +122,41 @@ async def order(place: JournalPlace, kind: str, document: object) -> dict[str, A
     raise DriverError(f"{place}: no executor answered within {ANSWER_WITHIN_S:.0f} s", retriable=True)
 
 
+async def hand_over(
+    holder: LeaseHolder | None,
+    give: Callable[[], Awaitable[dict[str, Any]]],
+    told: Callable[[str], None],
+    *,
+    take_over: bool = False,
+) -> dict[str, Any] | None:
+    """Give an order to the executor that drives a journal, and return its answer.
+
+    Args:
+        holder: The executor.
+        give: Gives the order.
+        told: Gets the reason if the executor ended, or stands still, before it took the order.
+        take_over: The caller drives the journal itself if the executor stands still.
+
+    Returns:
+        None: no executor took the order, and the caller can carry it out.
+
+    Raises:
+        StandsStill: the executor stands still.
+        DriverError: no answer came in time.
+    """
+    if holder is None or not holder.takes_orders:
+        return None
+    try:
+        return await give()
+    except HolderGone as gone:
+        told(str(gone))
+    except StandsStill as gone:
+        if not take_over:
+            raise
+        told(str(gone))
+    return None
+
+
 def giver(verb: str) -> str:
     """Who gives an order by a verb of the command line: the UNIX user, and the verb."""
     return f"{this_user()} (shunter {verb})"
@@ -146,6 +181,7 @@ __all__ = [
     "HolderGone",
     "StandsStill",
     "giver",
+    "hand_over",
     "holder_of",
     "order",
     "order_command",

@@ -12,18 +12,10 @@ from typing import NamedTuple
 from shunter.app.access.private_files import replace_file
 from shunter.drivers.service.prometheus_api import MOST_POINTS, PrometheusServer, query_range
 from shunter.errors import SettingsError
+from shunter.formats.metric_names import query_of
 
-QUERY = (
-    '{__name__=~"kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin)_total|kafka_log_log_(size|logendoffset)'
-    '|kafka_cluster_partition_insyncreplicascount",topic!=""}'
-    ' or ({__name__=~"kafka_server_brokertopicmetrics_(bytesin|bytesout|messagesin|replicationbytesin|replicationbytesout)_total'
-    '|(?i:java_lang_operatingsystem_(processcpuload|availableprocessors))|process_cpu_seconds_total",topic=""}'
-    " and on (instance) kafka_server_brokertopicmetrics_bytesin_total)"
-)
-"""The metrics for `ingest --kind prometheus`, by the names that the JMX exporter's usual rules give: metrics of topics
-and partitions, of brokers, and of the processes that report broker metrics. Processors of machines are left out,
-because a Prometheus may know ten thousand machines. (`or` skips a series on its right whose labels equal those of a
-series on its left, whatever its name. So all series without a topic are in one selector.)"""
+QUERY = query_of()
+"""The metrics for `ingest --kind prometheus`: of topics and partitions, of brokers, and of processes that report them."""
 
 _ANSWER = re.compile(r"prometheus-[0-9]+-(?P<end>[0-9]+)\.json")
 
@@ -91,4 +83,4 @@ def _newest_end(folder: Path) -> int:
     return max(ends)
 
 
-__all__ = ["QUERY", "AskedSpan", "PrometheusServer", "PrometheusSpan", "collect_prometheus"]
+__all__ = ["QUERY", "AskedSpan", "PrometheusServer", "PrometheusSpan", "collect_prometheus", "query_of"]

@@ -33,8 +33,18 @@ from shunter.core.planning.scopes import check
 from shunter.drivers.host.cache import cache_folder
 from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.formats.plan_files import write_reassignment
+from shunter.formats.series_labels import SeriesLabels
 from shunter.pipeline.ingest.batches import IngestOptions, IngestOutcome, ingest_files, nothing_taken
-from shunter.pipeline.ingest.broker_batch import cruise_control_reader, ingest_with_brokers, prometheus_reader
+from shunter.pipeline.ingest.broker_batch import (
+    CRUISE_CONTROL,
+    CRUISE_CONTROL_LOAD,
+    PROMETHEUS_FORMS,
+    BrokerReader,
+    cruise_control_reader,
+    ingest_with_brokers,
+    load_reader,
+    prometheus_reader,
+)
 from shunter.pipeline.ingest.broker_check import BrokerDoubt, broker_loads, doubts
 from shunter.pipeline.ingest.identity import one_series
 from shunter.pipeline.ingest.rollup import compact, roll_up_days
@@ -56,7 +66,7 @@ from shunter.pipeline.sources.kafka_topic import read_topic
 from shunter.pipeline.sources.log_dirs import read_log_dirs
 from shunter.pipeline.sources.tables import FORMATS, read_table
 
-KINDS = (*FORMATS, "prometheus", "log-dirs", "cruise-control", "snapshots")
+KINDS = (*FORMATS, *PROMETHEUS_FORMS, "log-dirs", CRUISE_CONTROL, CRUISE_CONTROL_LOAD, "snapshots")
 ROWS_PER_TASK = 1_000_000
 _KEPT_APART = {"", "file", "hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs"}
 """Stores on which Delta makes each commit once: by a rename, or by the store's own condition."""
@@ -86,17 +96,15 @@ class PipelineSettings:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The input of `ingest`. `brokers` maps `instance` labels to broker ids; `window_seconds` is Cruise Control's."""
+    """The input of `ingest`. `labels` is Prometheus'; `window_seconds` is Cruise Control's."""
 
     paths: tuple[str, ...]
     kind: str
     cluster: str | None = None
-    brokers: tuple[tuple[str, int], ...] = ()
+    labels: SeriesLabels = field(default_factory=SeriesLabels)
     at: datetime | None = None
     many_clusters: bool = False
     window_seconds: int = 120
-    cluster_label: str | None = None
-    """Prometheus: the label that names Kafka's cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,21 +229,30 @@ def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
         FormatError: a file is missing, or can't be taken at all.
         SettingsError: the kind needs an option that was not given.
     """
-    options = IngestOptions(cluster=inputs.cluster, many_clusters=inputs.many_clusters)
+    # A file that names clusters says that there may be several.
+    many_clusters = inputs.many_clusters or len(inputs.labels.clusters) > 1
+    options = IngestOptions(cluster=inputs.cluster, many_clusters=many_clusters)
     if inputs.kind == "snapshots":
         many = IngestOptions(cluster=inputs.cluster, many_clusters=True)
         return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
-    if inputs.kind in ("cruise-control", "prometheus"):
-        reader = (
-            prometheus_reader(inputs.cluster, dict(inputs.brokers), inputs.cluster_label)
-            if inputs.kind == "prometheus"
-            else cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
-        )
+    reader = _reader_with_brokers(inputs)
+    if reader is not None:
         return ingest_with_brokers(spark, lake, inputs.paths, reader, now=utc_now(), options=options)
     # The output of kafka-log-dirs has no time in it, so a quiet cluster's output is the same on two days.
     dated: datetime | Literal["modified"] | None = (inputs.at or "modified") if inputs.kind == "log-dirs" else None
     read = partial(_read, inputs)
     return ingest_files(spark, lake, inputs.paths, inputs.kind, read, now=utc_now(), options=options, dated=dated)
+
+
+def _reader_with_brokers(inputs: Inputs) -> BrokerReader | None:
+    """The reader of a kind whose files tell of brokers too; None if it is another kind."""
+    if inputs.kind in PROMETHEUS_FORMS:
+        return prometheus_reader(inputs.kind, inputs.cluster, inputs.labels, inputs.at)
+    if inputs.kind == CRUISE_CONTROL:
+        return cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
+    if inputs.kind == CRUISE_CONTROL_LOAD:
+        return load_reader(_named_cluster(inputs), inputs.window_seconds, inputs.at)
+    return None
 
 
 def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFrame:

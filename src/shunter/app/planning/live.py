@@ -79,7 +79,7 @@ def plan_cluster(
             raise FormatError(str(save), f"can't be written: {error.strerror}") from error
     rackless = not options.ignore_racks and not any(broker.rack for broker in taken.brokers)
     asked = replace(options, ignore_racks=True) if rackless else options
-    made = plan_raw(raw, f"cluster {taken.cluster_id}", asked)
+    made = plan_raw(raw, f"cluster {taken.cluster_id}", asked, [broker.id for broker in taken.fenced])
     return PlannedLive(made, taken.cluster_id, tuple(_notes(taken, opened.unread, rackless=rackless)))
 
 

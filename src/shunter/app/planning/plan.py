@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope, without_empty
+from shunter.core.planning.wishes import picked_wishes
 from shunter.core.wording import counted, named
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
 from shunter.formats.topic_wishes import decode_wishes
+from shunter.model.partition import BrokerId
 
 SCOPES = tuple(scope.value for scope in Scope if scope is not Scope.FILLING_DISKS)
 """All scopes but FILLING_DISKS, which only the service can ask for, because only it has seen how sizes grow."""
@@ -70,6 +72,10 @@ class PlanOptions(PlanWords):
     bound: str = "bytes"
     wanted: Path | None = None
     """TOPICS: the file with the wanted state of each topic."""
+    picked: tuple[str, ...] = ()
+    """TOPICS: topics and partitions that were picked by hand, as `orders` and `orders-3`."""
+    to: tuple[int, ...] = ()
+    """TOPICS: the brokers that may hold `picked`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,24 @@ class Planned:
         refusal = f'refuses a whole plan that names it ("Unknown broker id {brokers[0]}")'
         return (f"{kept}: Apache's tool {refusal}; `shunter execute` carries it out",)
 
+    def to_json(self, notes: Sequence[str]) -> dict[str, Any]:
+        """The documented shape. A bound of null: none was asked for, or no plan reaches all bands."""
+        told = self.summary
+        copies = (each._asdict() for each in move_reasons(self.plan))
+        return {
+            "event": "plan",
+            "moves": told.moves,
+            "bytes": round(told.bytes_moved * SIZE_BYTES),
+            "bytes_percent": told.bytes_percent,
+            "bound_percent": told.bound_percent,
+            "bound_rests_on": told.bound_rests_on,
+            "joint_bound_percent": told.joint_percent,
+            "leader_changes": told.leader_changes,
+            "copies": [{**each, "size": round(each["size"] * SIZE_BYTES)} for each in copies],
+            "undone": told.undone,
+            "notes": [*self.plan.notes, *notes],
+        }
+
 
 _BROKERS = (Scope.DRAIN, Scope.FILL, Scope.REPLACE, Scope.DEMOTE)
 _OPTIONS: Mapping[str, tuple[str, tuple[Scope, ...], tuple[Scope, ...]]] = {
@@ -102,7 +126,9 @@ _OPTIONS: Mapping[str, tuple[str, tuple[Scope, ...], tuple[Scope, ...]]] = {
     "replication": ("--replication", (Scope.CHANGE_REPLICATION,), (Scope.CHANGE_REPLICATION,)),
     "topics": ("--topics", (), (Scope.CHANGE_REPLICATION,)),
     "disk_limit_percent": ("--disk-limit-percent", EMPTYING, EMPTYING),
-    "wanted": ("--wanted", (Scope.TOPICS,), (Scope.TOPICS,)),
+    "wanted": ("--wanted", (), (Scope.TOPICS,)),
+    "picked": ("--partitions", (), (Scope.TOPICS,)),
+    "to": ("--to", (), (Scope.TOPICS,)),
 }
 """By field: its option, the scopes that need it, and those that have it."""
 _DEFAULTS = {each.name: each.default for each in fields(PlanOptions)}
@@ -116,11 +142,15 @@ def see_options_fit(options: PlanWords) -> None:
     """
     scope = Scope(options.scope)
     for name, (option, needing, having) in _OPTIONS.items():
-        given = getattr(options, name, None) != _DEFAULTS[name]
+        given = getattr(options, name, _DEFAULTS[name]) != _DEFAULTS[name]
         if scope in needing and not given:
             raise SettingsError(f"--scope {scope.value} needs {option}")
         if given and scope not in having:
             raise SettingsError(f"{option} is for --scope {' or '.join(each.value for each in having)}")
+    if isinstance(options, PlanOptions) and scope is Scope.TOPICS:
+        by_hand = bool(options.picked), bool(options.to)
+        if by_hand not in {(True, True), (False, False)} or all(by_hand) == (options.wanted is not None):
+            raise SettingsError("--scope topics needs --wanted, or else --partitions with --to")
 
 
 def plan_file(path: Path, options: PlanOptions) -> Planned:
@@ -137,13 +167,14 @@ def plan_file(path: Path, options: PlanOptions) -> Planned:
     return plan_raw(raw, str(path), options)
 
 
-def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
+def plan_raw(raw: bytes, place: str, options: PlanOptions, fenced: Collection[BrokerId] = ()) -> Planned:
     """Plan the cluster that a file's content describes.
 
     Args:
         raw: The content.
         place: The name of the content in errors.
         options: The options of the plan.
+        fenced: Brokers that are registered and fenced, also those that the content leaves out, as they hold nothing.
 
     Raises:
         FormatError: the content breaks a rule; the error names the row or key.
@@ -151,7 +182,10 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
     """
     cluster = cluster_from(read_plan_input(raw, place, ignore_racks=options.ignore_racks))
     del raw
-    made = plan(cluster, replace(request_from(options), **_particulars(options, cluster.topics)))
+    request = replace(request_from(options), **_particulars(options, cluster))
+    request, told = without_empty(request, {*fenced}.difference(cluster.brokers))
+    made = plan(cluster, request)
+    made = replace(made, notes=(*told, *made.notes))
     return Planned(
         reassignment=write_reassignment(made.assignments(), made.elections()),
         summary=summarise(made, *_bounds(made, options.bound)),
@@ -162,15 +196,19 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions) -> Planned:
     )
 
 
-def _particulars(options: PlanOptions, topics: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of a request that `request_from` does not set: wishes from a file."""
+def _particulars(options: PlanOptions, cluster: ClusterLoad) -> dict[str, Any]:
+    """The fields of a request that `request_from` does not set: wishes from a file, or picked by hand."""
+    if options.picked:
+        names = map(cluster.topics.__getitem__, cluster.topic_of.tolist())
+        known = set(zip(names, cluster.numbers.tolist(), strict=True))
+        return {"wishes": picked_wishes(options.picked, options.to, known)}
     if options.wanted is None:
         return {}
     try:
         raw = options.wanted.read_bytes()
     except OSError as error:
         raise FormatError(str(options.wanted), f"can't be read: {error.strerror}") from None
-    return {"wishes": decode_wishes(raw, str(options.wanted), topics)}
+    return {"wishes": decode_wishes(raw, str(options.wanted), cluster.topics)}
 
 
 def cluster_from(found: PlanInput) -> ClusterLoad:

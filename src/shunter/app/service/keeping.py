@@ -34,7 +34,7 @@ from shunter.core.keeper.docket import next_to_begin
 from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
-from shunter.core.keeper.situation import situation, stand_told, why_unobserved
+from shunter.core.keeper.situation import why_unobserved
 from shunter.core.wording import told_ms
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed
@@ -175,12 +175,18 @@ class ClusterKeeper(ClusterWords):
         Raises:
             StoreFailed: the batch is not durable, and nothing changed.
         """
-        now_ms = self.parts.clock.now_ms()
-        if batch.events:  # They say how the cluster stands once the batch is applied, not before it.
-            stands = stand_told(situation(self.known.facts(now_ms, self.driving, self, batch)))
-            batch = replace(batch, events=tuple(replace(each, facts=stands) for each in batch.events))
-        await self.keep(batch, now_ms)
+        batch = self.stood(batch)
+        await self.keep(batch, self.parts.clock.now_ms())
         self.take_over(batch)
+
+    def stood(self, batch: StoreBatch) -> StoreBatch:
+        """A batch whose events say how the cluster stands once it is applied."""
+        return self.known.stood(batch, self.parts.clock.now_ms(), self.driving, self)
+
+    def tell(self, events: Sequence[HistoryEvent]) -> None:
+        """Send events that the store refused; nothing else of their batch is applied."""
+        for event in self.stood(StoreBatch(events=tuple(events))).events:
+            self.parts.tell(event)
 
     def take_over(self, batch: StoreBatch) -> None:
         """Apply a batch that is durable, and publish it."""
@@ -193,11 +199,10 @@ class ClusterKeeper(ClusterWords):
     def event(
         self, kind: str, text: str, subject: str = "", who: str = "", cause: str = "", since_ms: int | None = None
     ) -> HistoryEvent:
-        """An event of this moment; `since_ms`: it began then, and ends now."""
+        """An event of this moment, to be written; `since_ms`: it began then, and ends now."""
         now_ms = self.parts.clock.now_ms()
         at_ms, until_ms = (now_ms, None) if since_ms is None else (since_ms, now_ms)
-        facts = stand_told(situation(self.facts()))
-        return HistoryEvent(0, self.name, at_ms, kind, text, subject, who, cause, until_ms, facts)
+        return HistoryEvent(0, self.name, at_ms, kind, text, subject, who, cause, until_ms)
 
     def _told(self, kind: str, text: str, since_ms: int | None = None) -> tuple[HistoryEvent, ...]:
         return (self.event(kind, text, since_ms=since_ms),) if text else ()
@@ -209,8 +214,7 @@ class ClusterKeeper(ClusterWords):
         try:
             await self.write(StoreBatch(events=events))
         except StoreFailed:
-            for event in events:
-                self.parts.tell(event)
+            self.tell(events)
 
     def turning(self, partitions: Sequence[str]) -> tuple[KeptProposal | None, bool]:
         """The proposal that an order about these partitions turns (none named: all), and whether it turns all of it."""
@@ -305,17 +309,14 @@ class ClusterKeeper(ClusterWords):
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
             events.append(self.event("broker-empty", told, f"broker {broker}"))
-        gist = None
-        if self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS:
-            gist = (self.name, thought.gist)
-        gone = self.ended_holds(thought.at_ms)
-        memory = (self.name, thought.memory)
+        due = self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS
+        gist = (self.name, thought.gist) if due else None
+        gone, memory = self.ended_holds(thought.at_ms), (self.name, thought.memory)
         try:
             await self.write(StoreBatch(changed, (*observed, *events), intents_gone=gone, memory=memory, look=gist))
         except StoreFailed:
             self._memory = thought.memory  # Known since when each condition holds, and told. Nothing is proposed.
-            for event in observed:
-                self.parts.tell(event)
+            self.tell(observed)
             self.show()
             return
         self._memory, self._safe, self._grown = thought.memory, thought.safe, self._grown or gist is not None
@@ -344,8 +345,7 @@ class ClusterKeeper(ClusterWords):
         ready = [each for each in self.proposals.values() if reviewed.get(each.id) == each]
         if any(each.state in (ProposalState.STARTING, ProposalState.RUNNING) for each in self.proposals.values()):
             return
-        proposal = next_to_begin(ready)
-        if proposal is not None:
+        if (proposal := next_to_begin(ready)) is not None:
             await self._begin(proposal)
 
     def _may_begin(self) -> bool:
@@ -409,7 +409,7 @@ class ClusterKeeper(ClusterWords):
         try:
             await self.write(batch)
         except StoreFailed:
-            self.take_over(batch)
+            self.take_over(self.stood(batch))
 
     async def reconcile(self) -> None:
         """Read from the journal the states of proposals that were begun, by this process or an earlier one.

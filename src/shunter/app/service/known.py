@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from shunter.app.service.driving import Driving
 from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Reach, ServiceRole
-from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, why_refused
+from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, situation, stand_told, why_refused
 from shunter.core.keeper.words import hold_of
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
 from shunter.model.service import IntentKind, OrderKind, StoreBatch
@@ -178,6 +178,13 @@ class Known:
         external = sum(each.whose == EXTERNAL for each in moves)
         return replace(seen, unattributed=0, external=external), moves
 
+    def stood(self, batch: StoreBatch, now_ms: int, driving: Driving | None, words: ClusterWords) -> StoreBatch:
+        """A batch whose events say how the cluster stands once it is applied, not before it."""
+        if not batch.events:
+            return batch
+        stands = stand_told(situation(self.facts(now_ms, driving, words, batch)))
+        return replace(batch, events=tuple(replace(each, facts=stands) for each in batch.events))
+
     def facts(
         self, now_ms: int, driving: Driving | None, words: ClusterWords, batch: StoreBatch = NOTHING
     ) -> ClusterFacts:
@@ -203,6 +210,7 @@ class Known:
             driver=self.held_by,
             claimed_at_ms=self.held_at_ms if driving is None else driving.claimed_at_ms(),
             unanswered=self.unanswered,
+            undriven=self.undriven_ms is not None and not self._is_unsure(now_ms),
             lost_pause=words.lost_pause,
             idle_why=records.trouble if records.lost else self.idle_why,
             execution=None if view is None else facts_of_execution(view),

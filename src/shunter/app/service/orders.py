@@ -450,14 +450,9 @@ class OrderDesk:
         """Pause a cluster, or all: the switch is set in this process, then it is stored while each executor pauses."""
         keepers, theirs = taken_for(order, self._keepers)
         now_ms = keepers[0].parts.clock.now_ms()
-        thrown: list[tuple[ClusterKeeper, KillSwitch]] = []
         # Clusters that another process drives are paused too, should this service take them over.
-        for keeper in (*keepers, *kept_here(theirs)):
-            before = keeper.switch
-            kept = before.kept if before is not None else _paused_by_name(keeper)
-            fleet = not order.cluster
-            switch = KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
-            thrown.append((keeper, switch))
+        every = (*keepers, *kept_here(theirs))
+        thrown = [(each, _thrown(each, signature, now_ms, fleet=not order.cluster)) for each in every]
         done = told_paused(order.cluster, keepers, theirs)
         # The switch is in force in this process before anything is awaited.
         turns = [keeper.turn(switch) for keeper, switch in thrown]
@@ -484,7 +479,7 @@ class OrderDesk:
         for (keeper, _switch), task in zip(thrown, keeping, strict=True):
             late = (
                 f"the pause of {keeper.name} holds in this service and is not in the cluster yet: it gets there once a "
-                "broker answers, if this service drives the cluster then; if another one does, that is told here"
+                "broker takes it, if this service drives the cluster then; if another one does, that is told here"
             )
             if keeper not in overtaken and (trouble := task.result() if task.done() else late):
                 undone.append(trouble)
@@ -549,8 +544,7 @@ class OrderDesk:
         try:
             await keeper.write(batch)
         except StoreFailed:
-            for event in batch.events:
-                keeper.parts.tell(event)
+            keeper.tell(batch.events)
 
 
 def _is_frozen(keeper: ClusterKeeper, topic: str) -> bool:
@@ -564,6 +558,15 @@ def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done
 def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
     driving = keeper.driving
     return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
+
+
+def _thrown(keeper: ClusterKeeper, signature: Signature, now_ms: int, *, fleet: bool) -> KillSwitch:
+    """The kill switch as it is once it is thrown, perhaps again: the first word stays."""
+    before, first = keeper.switch, keeper.first_word
+    if first is not None:
+        return first._replace(fleet=first.fleet or fleet, unsent=True)
+    kept = _paused_by_name(keeper) if before is None else before.kept
+    return KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
 
 
 async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local: bool) -> str:

@@ -11,7 +11,7 @@ from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
 from shunter.core.keeper.cluster_facts import ServiceRole
-from shunter.core.keeper.situation import STARTS, situation, stand_told, why_refused, why_unobserved, worst
+from shunter.core.keeper.situation import STARTS, situation, stand_told, told_pause, why_refused, why_unobserved, worst
 from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, named, told_bytes
@@ -167,7 +167,9 @@ def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence
     others = {each.name: len(others_of(each, ())) for each in keepers}
     if any(others.values()):
         told += f"; not those of other tools, {sum(others.values()):,} when last observed"
-    return _done([told] if driven_here else [], kept, theirs)
+    first = [(each.name, each.first_word) for each in keepers]
+    again = [f"{name} is already {told_pause(word)}, and that stays" for name, word in first if word is not None]
+    return _done([*([told] if driven_here else []), *again], kept, theirs)
 
 
 def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> OrderDone:
@@ -179,15 +181,13 @@ def _done(told: list[str], late: list[str], theirs: Sequence[ClusterKeeper]) -> 
     return OrderDone("; ".join([*told, *late, *told_theirs(theirs)]), undone=(*late, *left))
 
 
-_GIVEN_LATER = (
-    "given to the cluster once a broker answers, if this service drives it then; if another one does, that is told here"
-)
+_GIVEN_LATER = "given to the cluster once a broker takes it, if this service drives it then; if another one does, that is told here"
 
 
 def _told_kept(keeper: ClusterKeeper, why: str) -> str:
     """What a pause means for a cluster that is not driven now."""
     name = keeper.name
-    if keeper.known.unanswered and not keeper.words_known:
+    if not keeper.words_known:
         return f"the pause of {name} is kept on this host, and {_GIVEN_LATER}: {why}"
     return f"the pause of {name} is kept, and its moves under way are paused once this service drives it: {why}"
 

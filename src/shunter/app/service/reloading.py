@@ -153,14 +153,16 @@ def needs_restart(before: ServiceFile, now: ServiceFile) -> Iterator[str]:
 
 
 def _changed(before: KeptCluster, now: KeptCluster) -> list[str]:
-    """The names of tables that differ between two files."""
+    """The names of tables that differ between two files, and a new mode."""
+    same = before.mode == now.mode  # Else what conditions may do differs by the mode.
+    told = same or before.table.get("conditions") != now.table.get("conditions")
     parts = (
-        ("conditions", before.policy.watches != now.policy.watches),
+        ("conditions", told and before.policy.watches != now.policy.watches),
         ("limits", before.policy.rails != now.policy.rails),
         ("intents", before.policy.intents != now.policy.intents),
         ("execution", before.options != now.options),
         ("controllers", before.controllers != now.controllers),
         ("balance", before.policy.balance != now.policy.balance),
-        ("mode", before.policy.observes != now.policy.observes),
+        (f'mode = "{now.mode}"', not same),
     )
     return [name for name, differs in parts if differs]

@@ -84,6 +84,12 @@ class ClusterWords:
         return self.words_place.known
 
     @property
+    def first_word(self) -> KillSwitch | None:
+        """The kill switch that stays if it is thrown again. Where it was only read, it may have been lifted since."""
+        now = self.switch
+        return now if now is not None and not now.lifted and (self.words_known or now.unsent) else None
+
+    @property
     def words_place(self) -> WordsPlace:
         """What this service knows of the words."""
         return WordsPlace.ALONE if self.shared is None else self.shared.place

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import click
 
@@ -12,6 +14,15 @@ from shunter.errors import SettingsError
 def can_be_asked(*, as_json: bool) -> bool:
     """Whether a person can answer: there is a terminal, and output is not `--json`, which a program reads."""
     return not as_json and sys.stdin.isatty()
+
+
+def ask_at_the_terminal() -> None:
+    """Take answers from the process's terminal, because standard input was read for something else.
+
+    Without a terminal nothing changes: standard input is at its end, and no question can be asked.
+    """
+    with suppress(OSError):
+        sys.stdin = Path("/dev/tty").open(encoding="utf-8", errors="replace")  # noqa: SIM115 - until the process ends
 
 
 def agreed(told: str, question: str, *, yes: bool, as_json: bool) -> bool:

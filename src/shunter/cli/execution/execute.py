@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from shunter.app.executor.order_costs import bytes_again_by_plan
-from shunter.app.executor.orders import HolderGone, StandsStill, giver, holder_of, order_plan, told_others
+from shunter.app.executor.orders import giver, hand_over, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
-from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session, read_plan
+from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session
 from shunter.app.executor.throttles import told_anyway
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed, can_be_asked
 from shunter.cli.execution.display import Display, say_json, told_view
 from shunter.cli.execution.displays import make_display
-from shunter.cli.execution.options import PLAN, carrying_options, driver_options, execution_options
+from shunter.cli.execution.options import LATER, PLAN, carrying_options, driver_options, execution_options, plan_of
 from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with
 from shunter.cli.outlet import goes_on_without_output
+from shunter.cli.sections import ManyOptions
 from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
 from shunter.core.throttles import told_cordon
@@ -45,7 +46,7 @@ class Carrying(NamedTuple):
     as_json: bool = False
 
 
-@click.command()
+@click.command(cls=ManyOptions, sections=LATER)
 @click.argument("plan", type=PLAN)
 @driver_options
 @execution_options
@@ -55,7 +56,8 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
 
     The executor does it from here, step by step, under whatever controller the cluster has. If a process drives the
     cluster's journal already (`shunter serve`), it gets the plan. A partition whose replicas are null or empty in the
-    plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends.
+    plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends. PLAN `-` is standard input
+    (`shunter plan … | shunter execute - …`): the question is then asked at the terminal; without one, --yes is needed.
 
     \b
     Examples:
@@ -64,7 +66,7 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
 
     def work() -> int:
-        moves = read_plan(plan)
+        moves = plan_of(plan)
         if not moves:
             click.echo("the plan names no partition: nothing to do", err=True)
             return int(ExitCode.DONE)
@@ -115,18 +117,19 @@ async def _execute(target: Target, moves: Sequence[MoveOrder], options: Executio
         told = f"{told_bytes(cost)} are copied again: {why}"
         if cost and not agreed(told, "Begin all the same?", yes=how.yes, as_json=how.as_json):
             return int(ExitCode.REFUSED)
-        try:
-            answer = await order_plan(place, moves, options)
-        except (HolderGone, StandsStill) as gone:
-            if isinstance(gone, StandsStill) and not target.take_over_cluster:
-                raise
-            click.echo(f"shunter: {gone}: the plan is carried out here", err=True)
-        else:
-            code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
-            return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+    here = partial(echo_gone, "the plan is carried out here")
+    give = partial(order_plan, place, moves, options)
+    if (answer := await hand_over(holder, give, here, take_over=target.take_over_cluster)) is not None:
+        code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
+        return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
     if others := await told_others(place, [move.tp for move in moves]):
         click.echo(others, err=True)
     return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
+
+
+def echo_gone(then: str, told: str) -> None:
+    """Say why no executor took an order, and what happens now."""
+    click.echo(f"shunter: {told}: {then}", err=True)
 
 
 async def run_session(
@@ -263,6 +266,7 @@ def told_order(answer: dict[str, Any], *, as_json: bool) -> int:
 __all__ = [
     "Interruption",
     "carry_out",
+    "echo_gone",
     "execute",
     "require_consent",
     "run_session",

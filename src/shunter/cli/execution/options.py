@@ -14,12 +14,13 @@ from typing import Any
 import click
 
 from shunter.app.executor.journals import JournalPlace
-from shunter.app.executor.session import Target, no_journal, read_plan
+from shunter.app.executor.session import Target, decode_plan, no_journal, read_plan
+from shunter.cli.execution.consent import ask_at_the_terminal
 from shunter.cli.execution.named_moves import Wanted
 from shunter.cli.leaving import told_error
 from shunter.cli.profiles import is_on_command_line, settable, the_bootstrap
 from shunter.errors import FormatError
-from shunter.model.execution import BOUNDS, DISK_SHARE, ExecutionOptions, Order
+from shunter.model.execution import BOUNDS, DISK_SHARE, ExecutionOptions, MoveOrder, Order
 from shunter.model.limits import MOST_COPIES, floor_trouble, rate_trouble
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
@@ -98,11 +99,26 @@ PARTITION = Written("PARTITION", lambda text: parse_partitions((text,))[0])
 
 
 PLAN = click.Path(path_type=Path)
-"""A plan's file. Whoever reads it says what is wrong with it, by the exit status of files (5)."""
+"""A plan's file; `-`: standard input. Whoever reads it says what is wrong with it, by the exit status of files (5)."""
 PROPERTIES = click.Path(exists=True, dir_okay=False, path_type=Path)
 NOTHING_OF_IT = "nothing that was named is being moved"
 """The answer if moves were named and none of them is under way. A name may be wrong, so this answer is a refusal."""
 yes_option = click.option("--yes", is_flag=True, help="Don't ask first; needed where there is no terminal to ask on.")
+
+
+def plan_of(path: Path) -> tuple[MoveOrder, ...]:
+    """Read a plan from its file, or from standard input; then questions are asked at the terminal.
+
+    Raises:
+        FormatError: it can't be read, or is not a plan.
+    """
+    if str(path) != "-":
+        return read_plan(path)
+    raw = sys.stdin.buffer.read() if sys.stdin else b""
+    if not raw.strip():
+        raise FormatError("standard input", "it is empty: the command before the pipe wrote no plan")
+    ask_at_the_terminal()
+    return decode_plan(raw, "standard input")
 
 
 def wanted_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -129,7 +145,7 @@ def wanted_of(partitions: tuple[TopicPartition, ...], topics: tuple[str, ...], p
     if sum(map(bool, (topics, plan, partitions))) > 1:
         raise click.UsageError("name partitions, or --topic, or --plan: one of them")
     try:
-        planned = () if plan is None else tuple(order.tp for order in read_plan(plan))
+        planned = () if plan is None else tuple(order.tp for order in plan_of(plan))
     except FormatError as error:
         sys.exit(told_error(error))
     return Wanted(partitions, topics, planned)
@@ -317,6 +333,22 @@ _OPTIONS = (
         help="Adopt moves that another tool began. A rollback of such a move may restore a wrong order of replicas.",
     ),
 )
+
+
+LATER = {
+    "Pace": (
+        "max_concurrent",
+        "max_out",
+        "max_per_rack",
+        "max_per_log_dir",
+        "throttle_floor",
+        "log_dir_throttle",
+        "only_between",
+    ),
+    "Moves": ("orders", "disk_share", "bandwidth", "relax_after", "force", "take_over"),
+    "Login and journal": ("command_config", "journal", "journal_topic", "take_over_cluster"),
+}
+"""The options of an execution that the help shows under headings, below those that people need most."""
 
 
 def execution_options(command: Callable[..., Any]) -> Callable[..., Any]:

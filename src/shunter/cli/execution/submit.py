@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shunter.app.executor.session import Target, claimed_by, journal_place, read_journal, read_plan
+from shunter.app.executor.session import Target, claimed_by, journal_place, read_journal
 from shunter.app.executor.under_way import Moves
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.display import say_json
 from shunter.cli.execution.execute import Carrying, require_consent
-from shunter.cli.execution.options import PLAN, RATE, carrying_options, cluster_options
+from shunter.cli.execution.options import PLAN, RATE, carrying_options, cluster_options, plan_of
 from shunter.cli.execution.plan import show_dry_run
 from shunter.cli.leaving import leave_with
 from shunter.cli.profiles import is_on_command_line
@@ -58,7 +58,8 @@ def submit(
 
     No process has to live afterwards, and none watches, throttles or journals the moves: `shunter execute` does. Under
     Shunter's own controller the moves go by steps and survive its failover. A partition whose replicas are null or empty
-    in the plan is rolled back. `shunter status`, `stop` and `rollback` find the moves in the cluster.
+    in the plan is rolled back. `shunter status`, `stop` and `rollback` find the moves in the cluster. PLAN `-` is standard
+    input.
 
     \b
     Examples:
@@ -74,7 +75,7 @@ def submit(
     strategy = None if incremental is None else Strategy.INCREMENTAL if incremental else Strategy.ALL_AT_ONCE
 
     def work() -> int:
-        moves = read_plan(plan)
+        moves = plan_of(plan)
         if not moves:
             click.echo("the plan names no partition: nothing to do", err=True)
             return int(ExitCode.DONE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from shunter.app.executor.orders import (
     HolderGone,
     StandsStill,
     giver,
+    hand_over,
     holder_of,
     order_command,
     standing_of,
@@ -23,7 +25,7 @@ from shunter.app.executor.orders import (
 from shunter.app.executor.session import SessionStart, Target, claimed_by, no_journal, read_journal
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed
-from shunter.cli.execution.execute import run_session, told_order
+from shunter.cli.execution.execute import echo_gone, run_session, told_order
 from shunter.cli.execution.named_moves import Wanted
 from shunter.cli.execution.options import (
     LIMIT,
@@ -328,13 +330,10 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
     place, holder = await holder_of(target)
     if not await _cost_agreed(target, place, command, yes=yes, as_json=as_json):
         return int(ExitCode.REFUSED)
-    if holder is not None and holder.takes_orders:
-        try:
-            return told_order(await order_command(place, command), as_json=as_json)
-        except (HolderGone, StandsStill) as gone:
-            if isinstance(gone, StandsStill) and not target.take_over_cluster:
-                raise
-            click.echo(f"shunter: {gone}: the order is carried out here", err=True)
+    here = partial(echo_gone, "the order is carried out here")
+    give = partial(order_command, place, command)
+    if (answer := await hand_over(holder, give, here, take_over=target.take_over_cluster)) is not None:
+        return told_order(answer, as_json=as_json)
     if not place.exists():
         raise await no_journal(target, place)
     if command.partitions and (others := await told_others(place, command.partitions)):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from shunter.app.executor.session import Target, read_plan
+from shunter.app.executor.session import Target
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.display import say_json, told_move
-from shunter.cli.execution.options import PLAN, session_options
+from shunter.cli.execution.options import PLAN, plan_of, session_options
 from shunter.cli.leaving import leave_with
 from shunter.core.verification import PlanDifference
 from shunter.core.wording import counted
@@ -29,7 +29,7 @@ def verify(plan: Path, target: Target, *, as_json: bool) -> None:
     """Compare PLAN with the cluster. Exit status 0: all partitions are where the plan says; 1: some are not, or not yet.
 
     If the plan names log dirs, each replica has to be in its log dir. A log dir that its broker does not tell is not
-    known, and that is no success. "any" is every log dir.
+    known, and that is no success. "any" is every log dir. PLAN `-` is standard input.
 
     \b
     Example:
@@ -39,7 +39,7 @@ def verify(plan: Path, target: Target, *, as_json: bool) -> None:
 
 
 def _verify(plan: Path, target: Target, *, as_json: bool) -> int:
-    orders = read_plan(plan)
+    orders = plan_of(plan)
     if not orders:
         # A planner that finds nothing to move writes such a plan, and `execute` takes it too.
         click.echo("the plan names no partition: nothing to compare", err=True)

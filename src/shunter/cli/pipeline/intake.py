@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from shunter.app.pipeline.stages import PipelineSettings
     from shunter.pipeline.ingest.batches import IngestOutcome
 
-KINDS = ("parquet", "json", "csv", "prometheus", "log-dirs", "cruise-control", "snapshots")
+KINDS = (
+    "parquet", "json", "csv", "prometheus", "prometheus-export", "prometheus-text", "log-dirs", "cruise-control",
+    "cruise-control-load", "snapshots",
+)  # fmt: skip
 
 
 @click.command()
@@ -91,18 +94,36 @@ def _ended_by_signal() -> threading.Event:
     "--broker", "brokers", multiple=True, metavar="INSTANCE=ID", help="Prometheus: which broker an instance is."
 )
 @click.option(
+    "--broker-from",
+    multiple=True,
+    metavar="LABEL=REGEX",
+    help="Prometheus: the label that has a broker's id, or its name in --broker, in the one group of REGEX.",
+)
+@click.option(
     "--cluster-label",
-    metavar="LABEL",
-    help="Prometheus: which label names Kafka's cluster. Without it: cluster_id, kafka_cluster or cluster.",
+    "cluster_labels",
+    multiple=True,
+    metavar="LABEL[=VALUE]",
+    help="Prometheus: which label names Kafka's cluster, or by which value it names --cluster. Without it: cluster_id, "
+    "kafka_cluster or cluster.",
+)
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Prometheus: TOML file that says the same of a fleet.",
 )
 @click.option(
     "--sampled-every",
     type=Duration(),
     default="2m",
     show_default=True,
-    help="cruise-control: how often it samples (metric.sampling.interval.ms).",
+    help="cruise-control: how often it samples (metric.sampling.interval.ms); cruise-control-load: the time that its means are of.",
 )
-@click.option("--at", type=click.DateTime(), help="log-dirs: when the tool ran (UTC). Without it: the file's own time.")
+@click.option(
+    "--at",
+    type=click.DateTime(),
+    help="log-dirs, prometheus-text, cruise-control-load: when it was asked (UTC). Without it: the file's own time.",
+)
 @click.option(
     "--bootstrap-server", metavar="HOST:PORT[,…]", help="Stream from a topic of these brokers instead of files."
 )
@@ -150,14 +171,20 @@ def ingest(ctx: click.Context, paths: tuple[str, ...], kind: str, json: bool, **
         return
     if not paths:
         raise click.UsageError("name files or folders, or a topic with --bootstrap-server, --topic and --checkpoint")
+    from shunter.app.pipeline.series_labels import series_labels  # noqa: PLC0415
     from shunter.app.pipeline.stages import Inputs, spark_session  # noqa: PLC0415
     from shunter.app.pipeline.stages import ingest as take  # noqa: PLC0415
 
     brokers = tuple((name, _broker_id(text)) for name, text in _pairs(given["brokers"], "--broker"))
-    window = max(1, round(given["sampled_every"]))
-    inputs = Inputs(
-        paths, kind, given["cluster"], brokers, utc(given["at"]), given["many_clusters"], window, given["cluster_label"]
+    labels = series_labels(
+        given["cluster"],
+        given["cluster_labels"],
+        _options(given["broker_from"], "--broker-from takes LABEL=REGEX"),
+        brokers,
+        given["labels"],
     )
+    window = max(1, round(given["sampled_every"]))
+    inputs = Inputs(paths, kind, given["cluster"], labels, utc(given["at"]), given["many_clusters"], window)
     settings = settings_of(ctx)
     with spark_session(settings, beside=paths) as spark:
         outcome = take(spark, settings.lake, inputs)
@@ -191,6 +218,8 @@ def _tell_ingest(outcome: IngestOutcome, rejects: str) -> None:
             click.echo(_NO_ROWS_OF_SNAPSHOTS if outcome.snapshots else "there was no row in it: is --kind right?")
         if outcome.coverage is not None:
             click.echo(outcome.coverage.told)
+            if outcome.coverage.unknown:
+                click.echo(f"not known from this input: {', '.join(outcome.coverage.unknown)} (docs/recipes.md)")
         examples = dict(outcome.examples)
         for rule, rows in outcome.rules:
             click.echo(f"  {rule}: {rows:,}" + (f", such as: {examples[rule]}" if rule in examples else ""))
@@ -221,7 +250,7 @@ def _ingest_topic(settings: PipelineSettings, given: dict[str, Any], *, json: bo
         every_seconds=given["every"],
         records_per_batch=given["records_per_batch"],
         until_caught_up=given["until_caught_up"],
-        kafka_options=_options(given["kafka_options"]),
+        kafka_options=_options(given["kafka_options"], "--kafka-option takes NAME=VALUE"),
         properties=given["command_config"],
     )
     taken = ingest_topic(settings, source)
@@ -244,11 +273,11 @@ def _pairs(entries: tuple[str, ...], option: str) -> tuple[tuple[str, str], ...]
     return tuple((name, value) for name, _, value in found)
 
 
-def _options(entries: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Read settings of a Kafka client, whose values may hold the sign `=`."""
+def _options(entries: tuple[str, ...], rule: str) -> tuple[tuple[str, str], ...]:
+    """Read pairs whose values may hold the sign `=`."""
     found = tuple(entry.partition("=") for entry in entries)
     if any(not separator for _, separator, _ in found):
-        raise click.UsageError("--kafka-option takes NAME=VALUE")
+        raise click.UsageError(rule)
     return tuple((name, value) for name, _, value in found)
 
 

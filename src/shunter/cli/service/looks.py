@@ -96,7 +96,7 @@ def proposals(service: ServiceClient, cluster: str, *, ended: bool, output: str)
     def work() -> int:
         found = service.proposals(the_cluster(service, cluster), ended=ended)
         figures = ("id", "state", "scope", "moves", "bytes", "least_bytes", "leader_changes", "rollback_bytes")
-        keys = (*figures, "reasons", "held_back", "undone")
+        keys = (*figures, "made_at_ms", "reasons", "held_back", "undone")
         rows = [
             {
                 **{key: view["proposal"][key] for key in keys},
@@ -123,7 +123,8 @@ def _bound(row: Any) -> str:
 def told_proposal(row: Any, when: str = "") -> str:
     """A proposal: what it would copy and why, what it waits for, and how it ended."""
     size = f"{counted(row['moves'], 'replica')} to copy, {told_bytes(row['bytes'])}{_bound(row)}; a rollback copies {told_bytes(row['rollback_bytes'])}"
-    lines = [f"{row['id']} {row['state']}: {size} at the most", *(f"  {each}" for each in row["reasons"])]
+    seen = f"by the observation of {told_time(row['made_at_ms'])}"
+    lines = [f"{row['id']} {row['state']}: {size} at the most, {seen}", *(f"  {each}" for each in row["reasons"])]
     if row["state"] == "waiting" and row.get("wanted_approvals", 0) > 1:
         who = ", ".join(row["approvals"]) or "nobody yet"
         lines.append(f"  approved by {len(row['approvals'])} of {row['wanted_approvals']}: {who}")

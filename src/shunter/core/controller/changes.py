@@ -60,6 +60,8 @@ class Changes:
     deleted: list[TopicPartition] = field(default_factory=list[TopicPartition])
     urgent: bool = False
     """Some partition's leader changed: clients can't go on before they hear of it."""
+    live: bool = False
+    """The list of live brokers changed: all brokers get it, even if nothing else changed."""
     mended: list[TopicPartition] = field(default_factory=list[TopicPartition])
     """Partitions that could not be read, and can be now."""
 
@@ -71,6 +73,7 @@ class Changes:
         self.isr |= other.isr
         self.deleted += other.deleted
         self.urgent |= other.urgent
+        self.live |= other.live
         self.mended += other.mended
 
 

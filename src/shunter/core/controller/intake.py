@@ -54,7 +54,7 @@ from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Read, ReadPartitions, Reply, Request
 from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
-from shunter.core.controller.tasks import TaskQueue
+from shunter.core.controller.tasks import Priority, TaskQueue
 from shunter.core.controller.topics import ids as topic_ids
 from shunter.core.controller.topics.client_requests import ClientRequests
 from shunter.core.controller.topics.deletions import BEGUN_AT_ONCE, Deletions
@@ -67,6 +67,7 @@ from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Phase
 from shunter.model.records import (
     PutDeletionMark,
+    PutPartition,
     Record,
 )
 from shunter.model.settings import ControllerSettings
@@ -238,7 +239,7 @@ class Intake:
                 self.on_configs_read(event)
             case LogDirsFailed(brokers):
                 live = [broker for broker in brokers if broker in self.state.brokers]
-                return self.outbox.full_leader_and_isr(live, now_ms), [], []
+                return self.end_round(now_ms) + self.outbox.full_leader_and_isr(live, now_ms), [], []
             case TimePassed():
                 self.on_time_passed(now_ms)
             case _:
@@ -251,6 +252,8 @@ class Intake:
         """Take in the live brokers, in pieces as `start_up` does. Brokers that came are told everything."""
         came, went = applied.brokers_changed(self.state, {broker.id: broker.epoch for broker in brokers})
         self.answers.forget({*came, *went})
+        if came:
+            yield 0, (self.end_round(now_ms), [], [])
         for count, requests in self.liveness.on_brokers_read(brokers, now_ms):
             yield count, (requests, [], [])
 
@@ -267,20 +270,26 @@ class Intake:
         (Apache: `ReplicaManager.becomeLeaderOrFollower`).
         """
         changed = self.state.topic_ids is not None
-        yield 0, ([], [], topic_ids.agree(self.state, self.queue, now_ms, used=used))
+        yield 0, (self.end_round(now_ms), [], topic_ids.agree(self.state, self.queue, now_ms, used=used))
         if changed:
             for count, requests in self.liveness.tell_again(self.outbox.others(), now_ms):
                 yield count, (requests, [], [])
 
     def announce(self, changes: Changes, now_ms: int) -> list[Request]:
-        """Tell the brokers what changed, and queue the work that follows."""
-        requests = self.outbox.leader_and_isr(changes, now_ms)
-        requests += self.outbox.stop_replicas(pauses.woken(self.state, changes.led), now_ms, delete=False)
-        requests += self.outbox.note_metadata(changes, now_ms)
+        """Tell the brokers what changed, with the round that is held, and queue the work that follows."""
+        held = self.outbox.end_round()
+        held.add(changes)
+        requests = self.outbox.leader_and_isr(held, now_ms)
+        requests += self.outbox.stop_replicas(pauses.woken(self.state, held.led), now_ms, delete=False)
+        requests += self.outbox.note_metadata(held, now_ms)
         self.deletions.forget(changes.deleted)
         requests += self.deletions.extend(changes.led, now_ms)
         self.reviews.on_changed(changes)
         return requests
+
+    def end_round(self, now_ms: int) -> list[Request]:
+        """Tell the brokers what is held for them, if anything is."""
+        return self.announce(Changes(), now_ms) if self.outbox.round is not None else []
 
     def on_topics_read(self, event: TopicsRead, now_ms: int) -> Effects:
         """Topics were created, grew, were written by another process, or were removed."""
@@ -351,8 +360,9 @@ class Intake:
 
     def tell_again(self, now_ms: int) -> Iterator[tuple[int, Effects]]:
         """Tell brokers again what they refused, in pieces as `start_up` does."""
+        held = self.end_round(now_ms)
         everything, requests = self.answers.take_due(now_ms)
-        yield 0, (requests, [], [])
+        yield 0, (held + requests, [], [])
         for count, found in self.liveness.tell_again(everything, now_ms) if everything else ():
             yield count, (found, [], [])
         self.answers.handed_out()
@@ -419,9 +429,20 @@ class Intake:
 
     # ---- after a write
 
-    def committed(self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int) -> Effects:
-        """A draft is durable: tell the brokers, and queue the work that follows."""
-        requests = self.announce(changes, now_ms)
+    def committed(
+        self, draft: Draft, records: tuple[Record, ...], changes: Changes, now_ms: int, left: Priority | None
+    ) -> Effects:
+        """A draft is durable: tell the brokers, and queue the work that follows.
+
+        `left`: the priority of the draft, if more of it is left. Then leaders and ISRs wait for the end of the round.
+        """
+        stops = draft.dropped or draft.stopped or draft.relieved
+        if left is not None and not stops and all(isinstance(record, PutPartition) for record in records):
+            requests: list[Request] = []
+            self.outbox.hold(left, changes, now_ms)
+            self.reviews.on_changed(changes)
+        else:
+            requests = self.announce(changes, now_ms)
         self.reviews.on_written(draft)
         requests += self.outbox.stop_replicas(pauses.still(self.state, draft.stopped), now_ms, delete=False)
         leaving = {tp: brokers & self.state.shutting_down for tp, brokers in draft.relieved.items()}
@@ -432,12 +453,13 @@ class Intake:
         marked = [record.name for record in records if isinstance(record, PutDeletionMark)]
         if marked:
             requests += self.deletions.begin(marked, now_ms)
-        self.departures.handed_out(now_ms)
+        if self.outbox.round is None:
+            self.departures.handed_out(now_ms)
         self.submissions.on_committed(draft)
         self.znodes.on_committed(draft)
         if self.state.waiting and self.next_check_ms is None:
             self.next_check_ms = now_ms + CHECK_EVERY_MS
         self.client_requests.on_written(records)
-        if not self.deletions.under_way:
+        if self.outbox.round is None and not self.deletions.under_way:
             self.topic_replies.announce(now_ms, self.settings.slow_broker_ms)
         return requests, [], []

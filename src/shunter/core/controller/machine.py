@@ -163,6 +163,10 @@ class ControllerMachine:
         decides = self.state.active and self.in_turns is None
         if decides:
             self._process(now_ms, bundle)
+            writing = self.outstanding.tasks if self.outstanding is not None else []
+            if self.outbox.round_is_over(self.intake.queue.in_rounds(writing), now_ms):
+                bundle.requests += self.intake.end_round(now_ms)
+                bundle.more = True  # Other work has waited for the end of the round.
             bundle.replies += self.intake.topic_replies.take_known(now_ms)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
@@ -505,7 +509,9 @@ class ControllerMachine:
         replies: list[tuple[ReplyToken, Reply]] = []
         for task in tasks:
             replies += self._in_time(task, task.commit(), now_ms)
-        self._settle(self.intake.committed(draft, records, changes, now_ms), bundle)
+        left = self.intake.queue.in_rounds()
+        left = left if all(task.priority is left for task in tasks) else None
+        self._settle(self.intake.committed(draft, records, changes, now_ms, left), bundle)
         bundle.replies += replies
 
     # ---- slices
@@ -541,7 +547,8 @@ class ControllerMachine:
         queue = self.intake.queue
         examined = 0
         while examined < examine_limit:
-            task = queue.first(barrier_holds=self.outbox.barrier_holds(now_ms), barrier=self.outbox)
+            waits = self.outbox.round is not None or self.outbox.barrier_holds(now_ms)
+            task = queue.first(barrier_holds=waits, barrier=self.outbox)
             if task is None or draft.is_full(limit := self._slice_limit(task)):
                 break
             queue.take(task)
@@ -583,6 +590,7 @@ class ControllerMachine:
             self.intake.departures.due_ms,
             self.intake.isolation.due_ms,
             self.outbox.metadata_due_ms,
+            self.outbox.round_due_ms,
         ]
         if self.outstanding is None and self.retry_at_ms is None:
             # While a batch is being written, or waits for its next attempt, nothing is decided, so these are not due.

@@ -39,7 +39,8 @@ Marked: TypeAlias = TopicPartition | tuple[TopicPartition, BrokerId]
 class Reason(Enum):
     """What happened to a partition, or to one of its replicas."""
 
-    BROKER_GONE = "its leader, or a follower in sync, is on a broker that is not live"
+    BROKER_GONE = "its leader is on a broker that is not live"
+    FOLLOWER_GONE = "a follower in sync is on a broker that is not live"
     BROKER_BACK = "a broker that led it, or was in sync, was restarted (marks the replica)"
     LEADERLESS = "it has no live leader, and a broker came, a log dir is back, or configuration or settings changed"
     LOG_DIR_FAILED = "a live broker can't serve its replica any more"
@@ -97,6 +98,7 @@ _MOVE = (Part.RECONCILE, Part.ADVANCE, Part.REPLACE)
 LOOKS: Mapping[Reason, Look] = MappingProxyType(
     {
         Reason.BROKER_GONE: Look(Priority.LIVENESS, (Part.ELECT, Part.SHRINK)),
+        Reason.FOLLOWER_GONE: Look(Priority.FOLLOWERS, (Part.ELECT, Part.SHRINK)),
         Reason.BROKER_BACK: Look(Priority.LIVENESS, (Part.DEMOTE,)),
         Reason.LEADERLESS: Look(Priority.LIVENESS, (Part.ELECT,)),
         Reason.LOG_DIR_FAILED: Look(Priority.LIVENESS, (Part.ELECT, Part.SHRINK)),
@@ -200,10 +202,11 @@ class Reviews:
 
         `ZnodeProtocols` handles the znodes.
         """
-        unserved = self._unserved()
-        self.mark(Reason.BROKER_GONE, unserved)
+        led, followed = self._unserved()
+        self.mark(Reason.BROKER_GONE, led)
+        self.mark(Reason.FOLLOWER_GONE, followed)
         # Nobody would be told of these: the other partitions without a leader wait for a broker.
-        self.mark(Reason.NEVER_LED, [tp for tp in unserved if self._has_no_replicas(tp)])
+        self.mark(Reason.NEVER_LED, [tp for tp in led if self._has_no_replicas(tp)])
         self._mark_placement()
         self.mark(Reason.FOUND_MOVING, self.adoption.find())
 
@@ -212,7 +215,9 @@ class Reviews:
 
         The writer may not have known of brokers that died or came meanwhile.
         """
-        self.mark(Reason.BROKER_GONE, self._unserved_among((*changes.led, *changes.isr)))
+        led, followed = self._unserved_among((*changes.led, *changes.isr))
+        self.mark(Reason.BROKER_GONE, led)
+        self.mark(Reason.FOLLOWER_GONE, followed)
         self.mark(Reason.ON_CONTROLLER, owed_replicas.placed_on_controllers(self.state, changes.led))
         if self.state.owed_replicas:
             # A broker may have come during the write, and another tool may have assigned other replicas.
@@ -283,8 +288,8 @@ class Reviews:
             if leadership is None or leadership.leader not in brokers
         ]
 
-    def _unserved(self) -> list[TopicPartition]:
-        """All partitions with a leader, or a follower in sync, that is not live; those without a leader come first."""
+    def _unserved(self) -> tuple[list[TopicPartition], list[TopicPartition]]:
+        """All partitions whose leader is not live, and all others with a follower in sync that is not live."""
         led: list[TopicPartition] = []
         followed: list[TopicPartition] = []
         live = self.state.storing
@@ -294,13 +299,13 @@ class Reviews:
                     led.append(TopicPartition(name, number))
                 elif len(leadership.isr) > 1 and not live.issuperset(leadership.isr):
                     followed.append(TopicPartition(name, number))
-        return led + followed
+        return led, followed
 
     def _has_no_replicas(self, tp: TopicPartition) -> bool:
         partition = self.state.partition(tp)
         return partition is not None and not partition.assignment.replicas
 
-    def _unserved_among(self, written: Iterable[TopicPartition]) -> list[TopicPartition]:
+    def _unserved_among(self, written: Iterable[TopicPartition]) -> tuple[list[TopicPartition], list[TopicPartition]]:
         """As `_unserved`, for partitions that were just written, without those that no broker can lead now."""
         brokers = self.state.storing
         led: list[TopicPartition] = []
@@ -315,7 +320,7 @@ class Reviews:
                     led.append(tp)
             elif len(leadership.isr) > 1 and not brokers >= set(leadership.isr):
                 followed.append(tp)
-        return led + followed
+        return led, followed
 
     def never_led(self, tp: TopicPartition) -> bool:
         """Whether a partition waits for its first leader, and can have one."""

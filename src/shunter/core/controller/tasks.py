@@ -24,16 +24,20 @@ class Priority(IntEnum):
 
     LIVENESS = 0
     """Deaths of brokers, controlled shutdowns, failed log dirs."""
-    CANCEL = 1
-    ISR = 2
+    FOLLOWERS = 1
+    """Dead followers leave the ISRs: nobody can write before partitions have leaders, so these come first."""
+    CANCEL = 2
+    ISR = 3
     """AlterPartition and producer ids: a broker waits for them."""
-    NORMAL = 3
+    NORMAL = 4
     """Everything that may wait for the barrier."""
-    CLEANUP = 4
+    CLEANUP = 5
     """Bookkeeping that no caller waits for."""
 
 
 WAITS_FOR_BARRIER = frozenset({Priority.NORMAL})
+IN_ROUNDS = frozenset({Priority.LIVENESS, Priority.FOLLOWERS})
+"""What is decided with one of these priorities goes out together (`Outbox.round`)."""
 
 CANCELLED_TIMES = 2
 """A slice of a cancel is this many times as large as others, because every slice sends a request to every broker."""
@@ -330,6 +334,11 @@ class TaskQueue:
         """Remove a task that was given up, wherever it is."""
         queue = self.queues[task.priority]
         self.queues[task.priority] = deque(each for each in queue if each is not task)
+
+    def in_rounds(self, writing: Sequence[Task] = ()) -> Priority | None:
+        """The most urgent priority, of those whose decisions go out in rounds, that has work left or being written."""
+        left = {priority for priority in IN_ROUNDS if self.queues[priority]}
+        return min(IN_ROUNDS & left.union(task.priority for task in writing), default=None)
 
     def waits_for_barrier(self) -> bool:
         """Whether a task waits that the barrier can hold back."""

@@ -127,7 +127,7 @@ def _move_accepted(state: ExecutorState, entry: JournalEntry) -> None:
         move.asked_before = before.asked_for
         move.asking, move.answered_at_ms, move.begun_within = before.asking, before.answered_at_ms, before.begun_within
         move.log_dir_status = replace(move.log_dir_status, given_up=before.log_dir_status.given_up)
-        if not (record.sized and (record.size_bytes or before.sized)):
+        if not record.sized:
             move.size_bytes, move.sized = before.size_bytes, before.sized
     if before is not None and before.open and before.steps:
         # A second plan for a partition in motion keeps the first original, and its running step.

@@ -272,7 +272,7 @@ def cancel_step(
     """
     healthy = _in_sync(step.before, seen, live)
     # Additions that are out of sync and can't come give nothing up.
-    worth = any(broker in seen.isr or _may_come(broker, seen, live) for broker in step.adding)
+    worth = any(broker in seen.isr or may_come(broker, seen, live) for broker in step.adding)
     need = max(1, min(min_isr, len(step.before))) if worth else 1
     if len(healthy) >= need:
         return Begin(step.before, step.before, why, cancels=True)
@@ -337,7 +337,7 @@ def completable(
         for broker in after
         if broker in seen.replicas
         and not _healthy(broker, seen, live)
-        and not (broker in copying and _may_come(broker, seen, live))
+        and not (broker in copying and may_come(broker, seen, live))
     )
     leaving = tuple(broker for broker in sick if broker not in move.goal)
     slim = tuple(broker for broker in after if broker not in leaving)
@@ -351,13 +351,13 @@ def completable(
     return slim
 
 
-def _may_come(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
+def may_come(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
     """Whether a broker can still bring a replica that it copies in sync."""
     return broker in live and broker not in seen.offline
 
 
 def _healthy(broker: BrokerId, seen: ObservedPartition, live: frozenset[BrokerId]) -> bool:
-    return broker in seen.isr and _may_come(broker, seen, live)
+    return broker in seen.isr and may_come(broker, seen, live)
 
 
 def _all_at_once(move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> Choice:

@@ -8,7 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.capacity import SEEN_MS, Capacity, copied_bytes, in_order, told_unknown
-from shunter.core.executor.choice import Begin, Reached, Waits, blockers, cancel_step, choose, needed_by, relax, undo
+from shunter.core.executor.choice import (
+    Begin,
+    Reached,
+    Waits,
+    blockers,
+    cancel_step,
+    choose,
+    may_come,
+    needed_by,
+    relax,
+    undo,
+)
 from shunter.core.executor.copies import is_settled, told_unsettled, unsettled
 from shunter.core.executor.elections import ElectionStanding, ElectionVerdict, judge_election
 from shunter.core.executor.foresight.stuck import ends_with_its_step
@@ -24,7 +35,7 @@ from shunter.core.executor.judgement import (
     told_held,
     told_refusal,
 )
-from shunter.core.executor.places import TRIED, Awaiting, dead_copies, given_up, note_missed
+from shunter.core.executor.places import TRIED, Awaiting, asked_before, dead_copies, given_up, note_missed
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
@@ -325,39 +336,34 @@ def _decide_turned(
 
 
 def _decide_running(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[BrokerId]) -> None:
-    step = move.step
+    step, cluster = move.step, work.state.cluster
     assert step is not None
     _goes_on_after_all(move)
     if move.turned_at_ms is not None and _decide_turned(work, move, seen, live, running=True):
         return
     if step.cancels or (move.tp in work.unheld and _put_off(work, move, seen, live)):
         return
-    ongoing = work.state.cluster.ongoing.get(move.tp)
+    ongoing = cluster.ongoing.get(move.tp)
     if ongoing is not None and ongoing.stranded:
         # It drops a replica that an earlier step was adding, as only another target makes a step do. Kafka 4.3.1 and
         # 4.4.0 list the replica as being added and as being removed for ever; 4.2.2 ends the step at once (tried).
-        ended = cancel_step(
-            step, seen, live, work.state.least_in_sync(move), "the cluster does not end the step by itself"
-        )
-        _undo(work, move, ended)
+        why = "the cluster does not end the step by itself"
+        _undo(work, move, cancel_step(step, seen, live, work.state.least_in_sync(move), why))
         return
     holding = blockers(move, seen)
     copying = tuple(broker for broker in step.adding if broker not in seen.isr)
     if not holding:
         move.blocked_since_ms = None
-        move.waits = catching_up(work.state.cluster, move, copying, work.now_ms)
-        cluster = work.state.cluster
-        if step.accepted and move.status.doubt is None and move.tp in cluster.ongoing:
-            step.goes_on = (cluster.topics_at_ms[move.tp.topic], cluster.ongoing[move.tp])
+        move.waits = catching_up(cluster, move, copying, work.now_ms)
+        if step.accepted and move.status.doubt is None and ongoing is not None:
+            step.goes_on = (cluster.topics_at_ms[move.tp.topic], ongoing)
         return
-    coming = [broker for broker in copying if broker in live and broker not in seen.offline]
+    coming = [broker for broker in copying if may_come(broker, seen, live)]
     shrinks, comes = len(step.after) < len(step.before), bool(coming)
-    needs = needed_by(step, needs_all=work.state.cluster.needs_all is not False)
+    needs = needed_by(step, needs_all=cluster.needs_all is not False)
     lacking = tuple(broker for broker in needs if broker not in coming and broker not in seen.isr)
-    held = told_held(work.state.cluster, lacking or holding, work.now_ms)
-    move.waits = (
-        catching_up(work.state.cluster, move, copying, work.now_ms) if not lacking or (comes and not shrinks) else held
-    )
+    held = told_held(cluster, lacking or holding, work.now_ms)
+    move.waits = catching_up(cluster, move, copying, work.now_ms) if not lacking or (comes and not shrinks) else held
     if comes or not lacking:  # It waits for nobody, so nothing is left out yet.
         move.blocked_since_ms = None
         return
@@ -562,6 +568,7 @@ def _rebase(work: Pass, move: Move, seen: ObservedPartition) -> None:
             placing=move.placing,
             origins=tuple(each for each in move.origins if each[0] in seen.replicas),
             led_by=None if move.led_by is None else seen.leader,
+            sized=move.sized,
         ),
     )
 
@@ -574,17 +581,11 @@ def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> Wa
     refusal = capacity.refusal(move, adding)
     if refusal is not None:
         return refusal
-    first = [broker for broker, _path in move.places if broker in adding and not _asked_before(move, broker)]
+    first = [broker for broker, _path in move.places if broker in adding and not asked_before(move, broker)]
     if first:
         return Wait(WaitKind.OURSELVES, f"tells broker {first[0]} its log dir first")
     unset = work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
     return None if unset is None else Wait(WaitKind.OURSELVES, unset)
-
-
-def _asked_before(move: Move, broker: BrokerId) -> bool:
-    """Whether a broker knows the log dir of a replica that is to come, or refused it. Else it would choose one."""
-    status = move.log_dir_status
-    return broker in status.refused or (broker in status.asked and not move.asking)
 
 
 def _brokers_of(move: Move) -> list[str]:
@@ -596,5 +597,4 @@ def _begin(work: Pass, move: Move, choice: Begin) -> None:
     move.waits = shut or NO_WAIT
     if shut is not None:
         return
-    record = StepBegun(move.tp, move.steps + 1, choice.before, choice.after, choice.reason, choice.cancels)
-    work.write(move, record)
+    work.write(move, StepBegun(move.tp, move.steps + 1, choice.before, choice.after, choice.reason, choice.cancels))

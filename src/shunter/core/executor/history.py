@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.apply import apply
@@ -161,10 +161,14 @@ def _joined(chain: list[Move]) -> Move:
     return replace(last, original=first.original, origins=kept, led_by=first.led_by, adopted=first.adopted)
 
 
-def reverse(execution: Execution) -> Undoing:
+def reverse(execution: Execution, why_left_out: Callable[[MoveOrder], str] = lambda _order: "") -> Undoing:
     """The way back from an execution. Pre: all its moves have ended.
 
     Each partition is taken back only from where the execution left it. A partition that was moved since stays.
+
+    Args:
+        execution: As the journal has it.
+        why_left_out: Tells why a partition stays that would be moved back; "": it is moved back.
     """
     moves: list[MoveOrder] = []
     told: list[str] = []
@@ -178,16 +182,21 @@ def reverse(execution: Execution) -> Undoing:
         if len(chain) > 1:
             move = _joined(chain)
         log_dirs = _log_dirs_before(move)
+        placed = [broker for broker, _path in log_dirs if broker in move.placed]
+        led_before = move.led_by is not None and move.led_by == move.original[0]
+        back = MoveOrder(tp, move.original, move.strategy, log_dirs, move.current, led_before)
+        goes = bool(move.current) and (move.current != move.original or bool(placed))
+        if goes and (why := why_left_out(back)):
+            told.append(f"{tp} stays: {why}")
+            continue
         if move.placed - dict(log_dirs).keys() and move.outcome is Outcome.DONE:
             told.append(f"{tp}: its log dirs stay as they are, for the journal does not know those before")
-        led_before = move.led_by is not None and move.led_by == move.original[0]
         if move.led_by is not None and move.led_by >= 0 and not led_before and move.outcome is Outcome.DONE:
             told.append(f"{tp}: its leader stays, for broker {move.led_by}, which led it, was not its first replica")
-        placed = [broker for broker, _path in log_dirs if broker in move.placed]
-        if not move.current or (move.current == move.original and not placed):
+        if not goes:
             continue
         if move.adopted:
             told.append(f"{tp}: it was taken over, so the order of its original replicas is a guess")
         copied += move.size_bytes * (sum(broker not in move.current for broker in move.original) + len(placed))
-        moves.append(MoveOrder(tp, move.original, move.strategy, log_dirs, move.current, led_before))
+        moves.append(back)
     return Undoing(tuple(moves), tuple(told), copied)

@@ -152,7 +152,27 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
     if late:
         until = f"{'ends' if len(late) == 1 else 'end'} only when what they copy is in sync, because too few former replicas are for a cancel"
         stays += f"; {len(late)} of them {until} ({named(late)}); `shunter stop --leave` leaves that to the cluster"
+    stays += "" if command.force else _told_race(state, moves)
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
+
+
+def _told_race(state: ExecutorState, moves: list[Move]) -> str:
+    """Name moves that a stop no longer ends once their copy is in sync, as it may be by now; "": there are none."""
+    found = [
+        move.tp
+        for move in moves
+        if (seen := state.cluster.partition(move.tp)) is not None
+        and move.step is not None
+        and any(broker in state.cluster.brokers and broker not in seen.isr for broker in move.step.copying)
+        and endless_step(state, move)
+        and stuck(state, turned_to(move, Direction.STOP)) is None
+    ]
+    if not found:
+        return ""
+    return (
+        f"; should the copy be in sync by now, it stays, and its step waits for what is down ({named(found)}): "
+        "`shunter stop --force` then gives the copy up"
+    )
 
 
 def _told_fewer(moves: list[Move]) -> str:

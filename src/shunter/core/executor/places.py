@@ -78,3 +78,9 @@ def given_up(
             if left.refusal(waiting.move, waiting.adding) is None:
                 return waiting.move, some
     return None
+
+
+def asked_before(move: Move, broker: BrokerId) -> bool:
+    """Whether a broker knows the log dir of a replica that is to come, or refused it. Else it would choose one."""
+    status = move.log_dir_status
+    return broker in status.refused or (broker in status.asked and not move.asking)

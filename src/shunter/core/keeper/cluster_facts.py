@@ -113,6 +113,8 @@ class ClusterObservation:
     unattributed: int = 0
     """Moves under way, of which it is not known whose they are, because the journal can't be read."""
     throttles_left: int = 0
+    safe: tuple[int, ...] = ()
+    """Brokers that are drained or replaced, hold no replica, and get none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +140,8 @@ class ClusterFacts:
     """Why this service does not drive the cluster; "": its executor is being started."""
     unanswered: bool = False
     """No broker answered this service's last attempt to drive: as far as is known, nobody can."""
+    undriven: bool = False
+    """For a while nobody could drive it, as far as is known, though brokers may answer: its quorum may be lost."""
     execution: OpenExecution | None = None
     """None: this service does not drive the cluster."""
     lost_pause: str = ""
@@ -190,7 +194,7 @@ class ClusterFacts:
     @property
     def unsure(self) -> bool:
         """Whether another process may drive the cluster, and is to get the kill switch: this service could not bring it."""
-        return self.role is ServiceRole.IDLE and not self.words.known and not self.unanswered
+        return self.role is ServiceRole.IDLE and not (self.words.known or self.unanswered or self.undriven)
 
     @property
     def unanswered_since_ms(self) -> int | None:

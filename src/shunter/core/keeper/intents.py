@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 from shunter.core.keeper.requests import MENDS
 from shunter.core.keeper.words import hold_of
 from shunter.core.wording import counted
+from shunter.model.execution import MoveOrder
 from shunter.model.keeper import KeeperPolicy
 from shunter.model.service import IntentKind, KeptIntent, OrderRefused, Refusal, ServiceOrder
 
@@ -76,6 +77,23 @@ def named_by(order: ServiceOrder, *, gives: bool = True) -> tuple[tuple[IntentKi
         wanted = "brokers are wanted, as 3" if kind is IntentKind.REPLACE and not gives else _WANTED[kind]
         raise OrderRefused(Refusal.INVALID, f"{' '.join((order.kind.value, *order.about))}: {wanted}")
     return tuple((kind, *each) for each in dict(found).items())
+
+
+def told_against(kept: Iterable[KeptIntent], moves: Collection[MoveOrder]) -> Iterator[str]:
+    """Which intents of a service take back what moves of somebody else bring to brokers: each with the way out."""
+    for each in kept:
+        kind, who = each.kind.value, each.about
+        if each.kind in (IntentKind.DRAIN, IntentKind.REPLACE):
+            come = sum(int(who) in move.target and int(who) not in move.planned_from for move in moves)
+            what = counted(come, "replica")
+        elif each.kind is IntentKind.DEMOTE:
+            come = sum(move.target[:1] == (int(who),) != move.planned_from[:1] for move in moves)
+            what = f"the lead of {counted(come, 'partition')}"
+        else:
+            continue
+        if come:
+            meant = f"broker {who} gets {what}, and a service has the intent to {kind} it (by {each.who})"
+            yield f"{meant}: it takes that away again; `shunter withdraw {kind} {who}` ends the intent"
 
 
 _AGAINST: Mapping[IntentKind, tuple[str, ...]] = MappingProxyType(

@@ -18,7 +18,7 @@ from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound
 from shunter.core.planning.cluster import ClusterLoad
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope, without_empty
 from shunter.core.wording import counted
 from shunter.model.execution import MoveOrder
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
@@ -239,8 +239,11 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
     load = load_for(scope, sighting, policy)
     request = _capped(asked, load, remaining(sighting, policy.rails))
     told: list[str] = []
+    fenced = {broker.id for broker in sighting.inventory.fenced}
     while True:
         try:
+            request, empty = without_empty(request, fenced.difference(load.brokers))
+            told += empty
             made = plan(load, request)
         except PlanRefused as error:
             return Made((), (str(error), *told))

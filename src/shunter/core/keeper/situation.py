@@ -21,7 +21,7 @@ from shunter.core.keeper.cluster_facts import (
 )
 from shunter.core.wording import counted, told_time
 from shunter.model.keeper import MENDED, Condition, Hold
-from shunter.model.service import UNBEGUN, OrderKind, ProposalState, Refusal
+from shunter.model.service import UNBEGUN, KillSwitch, OrderKind, ProposalState, Refusal
 
 
 class ClusterSeverity(Enum):
@@ -158,7 +158,7 @@ LIFTS_IT = "`shunter resume --service SERVICE` lifts the pause"
 STARTS = "its executor is being started"
 AGAIN = "ask again in a moment"
 HERE_ALONE = (
-    "this host alone has that, and gives it to the cluster once a broker answers, if this service drives it then"
+    "this host alone has that, and gives it to the cluster once a broker takes it, if this service drives it then"
 )
 NOT_KNOWN = "what steps under way do since then is not known, and no other step begins"
 _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MIN_ISR)
@@ -246,6 +246,8 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
             ClusterSeverity.WARNING,
             f"{told}; if it is gone for good, end its registration (kafka-cluster unregister)",
         )
+    if seen.safe:
+        yield ClusterSeverity.NOTE, f"{when}broker {', '.join(map(str, seen.safe))} empty, as intended: safe to remove"
     if seen.under_replicated:
         yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
     above = {
@@ -276,9 +278,7 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
         yield _of_words(facts)
     paused = facts.paused
     if paused is not None:
-        told = f"paused by {paused.who} since {told_time(paused.at_ms)}" + (
-            f" ({paused.comment})" if paused.comment else ""
-        )
+        told = told_pause(paused)
         if paused.unsent:
             told = f"{told}: {HERE_ALONE}"
         elif facts.role is ServiceRole.IDLE:
@@ -297,6 +297,13 @@ def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]
             when = " once the cluster answers"
         then = HERE_ALONE if facts.switch.unsent else f"the moves that it paused are resumed{when}"
         yield ClusterSeverity.NOTE, f"{facts.switch.who} lifted the pause: {then}"
+
+
+def told_pause(switch: KillSwitch) -> str:
+    """By whom a cluster is paused, since when, and why."""
+    return f"paused by {switch.who} since {told_time(switch.at_ms)}" + (
+        f" ({switch.comment})" if switch.comment else ""
+    )
 
 
 def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:

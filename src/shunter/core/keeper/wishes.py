@@ -11,7 +11,8 @@ from shunter.core.keeper.judgement import judge
 from shunter.core.keeper.proposals import Proposal, copied, planned_for
 from shunter.core.keeper.requests import BANDS, MENDS, balance_request, for_brokers, log_dirs_request
 from shunter.core.keeper.sighting import Sighting, in_order
-from shunter.core.planning.request import PlanRequest, Scope
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.wishes import picked_wishes
 from shunter.model.inventory import TopicWish
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Mode
 from shunter.model.service import IntentKind, KeptIntent, KeptProposal, OrderRefused, Refusal, ServiceOrder
@@ -191,24 +192,16 @@ def _request(order: ServiceOrder, seen: Sighting, policy: KeeperPolicy) -> PlanR
 
 
 def _picked(items: tuple[str, ...], brokers: tuple[int, ...], seen: Sighting) -> tuple[TopicWish, ...]:
-    """Wishes for topics and partitions that were picked by hand: their replicas go to these brokers."""
     known = {(each.topic, each.partition) for each in seen.inventory.partitions}
-    whole: set[str] = set()
-    picked: dict[str, set[int]] = {}
-    for item in items:
-        topic, _, number = item.rpartition("-")
-        if item in seen.load.topics:  # A topic may have the name that a partition of another topic has.
-            whole.add(item)
-        elif number.isdecimal() and (topic, int(number[:10])) in known:
-            picked.setdefault(topic, set()).add(int(number))
-        else:
-            raise OrderRefused(Refusal.NOT_FOUND, f"move: there is no topic and no partition {item!r}")
-    parts = {**{topic: tuple(sorted(numbers)) for topic, numbers in picked.items()}, **dict.fromkeys(whole, ())}
-    return tuple(TopicWish(topic, brokers=brokers, partitions=parts[topic]) for topic in sorted(parts))
+    try:
+        return picked_wishes(items, brokers, known)
+    except PlanRefused as error:
+        raise OrderRefused(Refusal.NOT_FOUND, str(error)) from error
 
 
 def _see_known(brokers: tuple[int, ...], seen: Sighting) -> None:
-    known = sorted({*seen.load.brokers, *(broker.id for broker in seen.inventory.brokers)})
+    registered = (*seen.inventory.brokers, *seen.inventory.fenced)
+    known = sorted({*seen.load.brokers, *(broker.id for broker in registered)})
     for broker in brokers:
         if broker not in known:
             told = f"there is no broker {broker}; there are {', '.join(map(str, known))}"

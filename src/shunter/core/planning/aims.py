@@ -33,7 +33,7 @@ from shunter.core.planning.facts import (
     without_data,
 )
 from shunter.core.planning.racks import RackRules
-from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope, may_receive_nothing
 from shunter.core.wording import counted
 
 _PRIORITY = 4.0
@@ -196,7 +196,7 @@ def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tu
     for broker in wanted:
         why = shut.get(cluster.brokers.index(broker))
         if why is not None:
-            raise PlanRefused(f"broker {broker} {why}: it may receive nothing; bring it back, or name another broker")
+            raise may_receive_nothing(broker, why)
     members = ~np.isin(known, request.excluded_brokers)
     # A broker that may receive nothing can still lead, or give from a full disk, unless it is down.
     gives = request.scope in (*ORDER_ALONE, *EMPTYING)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import zip_longest
 
 from shunter.core.planning.cluster import Resource
 from shunter.errors import ShunterError
 from shunter.model.inventory import OfflineReplica, TopicWish
+from shunter.model.partition import BrokerId
 
 SPENT = "the cap on bytes or moves is spent"
 """Why a plan leaves something undone whose copy its caps do not allow."""
@@ -97,3 +100,36 @@ class PlanRequest:
     def leaving(self) -> tuple[int, ...]:
         """Brokers that all replicas leave; they may be dead."""
         return self.brokers if self.scope in {Scope.DRAIN, Scope.REPLACE} else ()
+
+
+def without_empty(request: PlanRequest, empty: AbstractSet[BrokerId]) -> tuple[PlanRequest, list[str]]:
+    """The request without brokers that hold nothing, and a sentence about each of them that was to be emptied.
+
+    Args:
+        request: It may name brokers that are no part of the plan's cluster.
+        empty: Brokers that are registered and fenced, and hold no replica. They are no part of the plan's cluster.
+
+    Raises:
+        PlanRefused: such a broker is to receive replicas, or no other one is to be emptied.
+    """
+    wanted = request.brokers if request.scope is Scope.FILL else request.replacements
+    for broker in wanted:
+        if broker in empty:
+            raise may_receive_nothing(broker, "is fenced")
+    pairs = list(zip_longest(request.brokers, request.replacements))
+    kept = [pair for pair in pairs if pair[0] not in empty]
+    told = [f"broker {old} is fenced and holds no replica: nothing has to leave it" for old, _ in pairs if old in empty]
+    if told and not kept:
+        raise PlanRefused("; ".join(told))
+    asked = replace(
+        request,
+        brokers=tuple(old for old, _new in kept),
+        replacements=tuple(new for _old, new in kept) if request.replacements else (),
+        excluded_brokers=tuple(broker for broker in request.excluded_brokers if broker not in empty),
+    )
+    return asked, told
+
+
+def may_receive_nothing(broker: BrokerId, why: str) -> PlanRefused:
+    """The refusal of a request by which a broker that may receive nothing gets replicas."""
+    return PlanRefused(f"broker {broker} {why}: it may receive nothing; bring it back, or name another broker")

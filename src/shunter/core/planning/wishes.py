@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -13,6 +13,34 @@ from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import SPENT, PlanRefused
 from shunter.core.wording import counted, named
 from shunter.model.inventory import TopicWish
+
+
+def picked_wishes(
+    items: Collection[str], brokers: tuple[int, ...], known: Collection[tuple[str, int]]
+) -> tuple[TopicWish, ...]:
+    """Wishes for topics and partitions that were picked by hand: their replicas go to these brokers.
+
+    Args:
+        items: `orders`, a whole topic, or `orders-3`, a partition.
+        brokers: Those that may hold the replicas.
+        known: The cluster's partitions.
+
+    Raises:
+        PlanRefused: there is no such topic and no such partition.
+    """
+    topics = {topic for topic, _number in known}
+    picked: dict[str, set[int]] = {}
+    whole: set[str] = set()
+    for item in items:
+        topic, _, number = item.rpartition("-")
+        if item in topics:  # A topic may have the name that a partition of another topic has.
+            whole.add(item)
+        elif number.isdecimal() and (topic, int(number[:10])) in known:
+            picked.setdefault(topic, set()).add(int(number))
+        else:
+            raise PlanRefused(f"move: there is no topic and no partition {item!r}")
+    parts = {**{topic: tuple(sorted(numbers)) for topic, numbers in picked.items()}, **dict.fromkeys(whole, ())}
+    return tuple(TopicWish(topic, brokers=brokers, partitions=parts[topic]) for topic in sorted(parts))
 
 
 def demote(board: Board, brokers: tuple[int, ...]) -> list[Undone]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka import errors as kafka_errors
 
 from shunter.core.under_way import copies_among
+from shunter.core.wording import named
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, translated
 from shunter.drivers.admin.bootstrap_probe import look_at, protocol_of, servers_of
 from shunter.drivers.admin.client import SHUNNED_FOR_S, connected, is_shunters, known_addresses
@@ -36,6 +37,7 @@ from shunter.drivers.admin.settings import (
     ToldByBrokers,
     grouped,
     not_seen_in_force,
+    owners_of,
     read_settings,
     refusals,
     settings_told_by,
@@ -293,7 +295,7 @@ class KafkaPythonAdmin:
         try:
             async with asyncio.timeout(BROKER_WITHIN_S):
                 return await self._call(
-                    "DescribeLogDirs",
+                    f"reading the log dirs of broker {broker}",
                     "Describe on Cluster",
                     lambda client: describe_log_dirs(client, broker, partitions),
                 )
@@ -307,7 +309,7 @@ class KafkaPythonAdmin:
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
         """Read settings of brokers and topics."""
         return await self._call(
-            "DescribeConfigs",
+            f"reading settings of {owners_of(keys)}",
             "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
             lambda client: read_settings(client, keys),
         )
@@ -393,16 +395,16 @@ class KafkaPythonAdmin:
         """Read settings from one broker; settings that it does not report are left out."""
         try:
             async with asyncio.timeout(BROKER_WITHIN_S):
-                return await self._call(
-                    "DescribeConfigs", "DescribeConfigs", lambda client: settings_told_by(client, broker, keys)
-                )
+                what = f"reading at broker {broker} the settings of {owners_of(keys)}"
+                return await self._call(what, "DescribeConfigs", lambda client: settings_told_by(client, broker, keys))
         except TimeoutError as error:
             raise DriverError(f"broker {broker} did not tell its settings in time", retriable=True) from error
 
     async def _write_some(self, group: Sequence[Change]) -> dict[ThrottleKey, NotSet]:
+        keys = [ThrottleKey(kind, name, each) for (kind, name), values in group for each in values]
         try:
             answered = await self._call(
-                "IncrementalAlterConfigs",
+                f"changing settings of {owners_of(keys)}",
                 "AlterConfigs on Cluster (brokers) and on Topic (topics)",
                 lambda client: write_settings(client, group),
                 within_s=WRITE_WITHIN_S,
@@ -411,7 +413,7 @@ class KafkaPythonAdmin:
             if not error.retriable:
                 raise
             unanswered = NotSet(str(error), refused=False)
-            return {ThrottleKey(kind, name, each): unanswered for (kind, name), values in group for each in values}
+            return dict.fromkeys(keys, unanswered)
         return refusals(group, answered)
 
     # ---- requests of the tools
@@ -428,7 +430,9 @@ class KafkaPythonAdmin:
     async def topic_settings(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """Read topics' effective settings, without those that are Kafka's defaults."""
         needed = "DescribeConfigs on Topic"
-        return await self._call("DescribeConfigs", needed, lambda client: topic_settings(client, names))
+        return await self._call(
+            f"reading settings of topic {named(names)}", needed, lambda client: topic_settings(client, names)
+        )
 
     async def alter_moves(
         self, changes: Mapping[TopicPartition, Replicas | None], options: AlterOptions

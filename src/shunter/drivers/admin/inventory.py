@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
-from shunter.drivers.admin.answers import translated
+from shunter.drivers.admin.answers import in_words, translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
 from shunter.drivers.admin.log_dirs import describe_log_dirs
@@ -215,7 +215,7 @@ def _log_dirs(
         except kafka_errors.AuthorizationError:
             raise
         except kafka_errors.KafkaError as error:
-            unanswered.append((broker, str(error)))
+            unanswered.append((broker, in_words(error)))
             continue
         log_dirs[broker] = tuple(map(_disk, found))
         failed = [each.path for each in log_dirs[broker] if each.failed]

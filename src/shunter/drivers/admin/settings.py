@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType
 
+from shunter.core.wording import named
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, setting_seen
 from shunter.drivers.admin.protocol import SettingsDenied
 from shunter.errors import DriverError
@@ -34,6 +35,14 @@ Ask = Callable[[BrokerId, Sequence[ThrottleKey]], Awaitable[Mapping[ThrottleKey,
 """Reads settings from a broker (None: not set at the resource); settings that it does not report are left out."""
 Change = tuple[tuple[str, str], dict[str, str | None]]
 """A resource (kind and name), and the new values of its settings; None deletes a setting."""
+
+
+def owners_of(keys: Iterable[ThrottleKey]) -> str:
+    """The brokers and topics of settings, in words, to be put behind what is done with these."""
+    names: dict[str, set[str]] = {}
+    for kind, name, _setting in keys:
+        names.setdefault(kind, set()).add(name)
+    return " and of ".join(f"{kind} {named(sorted(names[kind]))}" for kind in sorted(names))
 
 
 def _resources(keys: Iterable[ThrottleKey]) -> list[ConfigResource]:

@@ -16,7 +16,7 @@ from kafka.admin import NewTopic
 
 from shunter.core.own_topics import TRANSACTIONS_TOPIC, Shortage, partition_of, shortage
 from shunter.drivers.admin.answers import in_words, topic_seen
-from shunter.drivers.admin.bootstrap_probe import answering
+from shunter.drivers.admin.bootstrap_probe import answering, look_at, protocol_of, servers_of, told_each
 from shunter.drivers.admin.client import connected
 from shunter.drivers.admin.metadata import live_brokers
 from shunter.drivers.admin.settings import min_insync
@@ -94,13 +94,12 @@ class CompactedTopic:
         Raises:
             TopicDenied, DriverError: it can't be created.
         """
-        self.guarded("making", self._make)
+        if not self.exists():
+            self.guarded("making", self._make)
 
     def _make(self) -> None:
         admin = self.clients.admin(self._configuration)
         try:
-            if self.name in admin.list_topics():
-                return
             replicas = min(REPLICAS, len(live_brokers(admin.describe_cluster())))
             configs = {"cleanup.policy": "compact", "min.insync.replicas": str(max(1, replicas - 1))}
             with suppress(kafka_errors.TopicAlreadyExistsError):
@@ -126,7 +125,15 @@ class CompactedTopic:
             told = f"{what} {self.place} is not allowed: needs Read and Write on Topic {self.name} and on its"
             raise TopicDenied(f"{told} TransactionalId ({type(error).__name__})", retriable=False) from error
         except kafka_errors.KafkaError as error:
-            raise DriverError(f"{what} {self.place}: {self.shortage() or in_words(error)}", retriable=True) from error
+            told = str(self.shortage() or "") or f"{in_words(error)}{self._silent()}"
+            raise DriverError(f"{what} {self.place}: {told}", retriable=True) from error
+
+    def _silent(self) -> str:
+        """The bootstrap servers that don't answer now, and why, to be put behind an error; "": all do."""
+        servers = servers_of(self._configuration) if self._configuration else []
+        found = look_at(servers, protocol_of(self._configuration)) if servers else {}
+        silent = {server: why for server, why in found.items() if why is not None}
+        return f"; {told_each(silent)}" if silent else ""
 
     def shortage(self) -> Shortage | None:
         """Why no record can be written now, of this topic and the one that its transactions need; None: not known."""

@@ -7,6 +7,7 @@ often lack it.
 from __future__ import annotations
 
 import http.client
+from base64 import b64encode
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,10 @@ class PrometheusServer:
     timeout_s: float = 120.0
     plain_http: bool = False
     """The token may be sent unencrypted to another machine."""
+    tenant: str | None = None
+    """Mimir's and Loki's X-Scope-OrgID."""
+    user: str | None = None
+    """The token is this user's password (basic authentication)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,11 @@ def _posted(server: PrometheusServer, form: dict[str, str]) -> HttpAnswer:
     if server.token_file is not None:
         if not server.plain_http:
             refuse_open_token(server.url, "--plain-http")
-        headers["Authorization"] = f"Bearer {_text_of(server.token_file)}"
+        token = _text_of(server.token_file)
+        basic = b64encode(f"{server.user}:{token}".encode()).decode()
+        headers["Authorization"] = f"Bearer {token}" if server.user is None else f"Basic {basic}"
+    if server.tenant is not None:
+        headers["X-Scope-OrgID"] = server.tenant
     asked = HttpRequest("POST", urlsplit(server.url).path.rstrip("/") + PATH, urlencode(form), headers)
     return ask_http(server.url, server.url, asked, within_s=server.timeout_s, ca_file=server.ca_file)
 

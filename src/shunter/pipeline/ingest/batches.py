@@ -24,7 +24,7 @@ from shunter.pipeline.lake.commits import (
     anew,
     touch,
 )
-from shunter.pipeline.lake.schemas import AMOUNTS, BROKER_SAMPLES, FOLLOWER, REJECTS, SAMPLE_KEY, SAMPLES
+from shunter.pipeline.lake.schemas import AMOUNTS, BROKER_SAMPLES, FOLLOWER, MEASURES, REJECTS, SAMPLE_KEY, SAMPLES
 from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.tables import LAST_SECOND
 
@@ -35,7 +35,7 @@ SEQUENCE_RULES = ("duplicate", "time_backwards", "already_ingested", "mixed_clus
 ROW_RULES = (
     "missing_key", "negative", "unknown_role", "other_cluster", "absurd_window", "absurd_time", "absurd_rate",
     "absurd_size", "no_load", "not_a_number", "not_a_time", "wrong_unit", "not_readable", FILE_RULE, "incomplete",
-    "unknown_broker", "unknown_leader", "compacted", "unknown_policy",
+    "unknown_cluster", "unknown_broker", "unknown_leader", "compacted", "unknown_policy",
 )  # fmt: skip
 MOST_WINDOW_SECONDS = Limits().window_seconds
 ROWS_PER_FILE = 1_000_000
@@ -67,6 +67,8 @@ class RateCoverage(NamedTuple):
     """The partition with the most time without a rate."""
     gap_seconds: int
     """Its time without a rate."""
+    unknown: tuple[str, ...] = ()
+    """Columns of which no row has a value."""
 
     @property
     def told(self) -> str:
@@ -196,6 +198,7 @@ def coverage_of(samples: DataFrame) -> RateCoverage | None:
         (F.max(start + seconds) - F.min(start)).alias("span"),
         rated.alias("rated"),
         F.count_if(F.coalesce(*AMOUNTS).isNotNull()).alias("amounts"),
+        *(F.count(name).alias(name) for name in MEASURES),
     )  # fmt: skip
     gap = F.greatest(F.col("span") - F.col("rated"), F.lit(0))
     found = each.withColumn("gap", gap).agg(
@@ -206,8 +209,11 @@ def coverage_of(samples: DataFrame) -> RateCoverage | None:
         F.max_by(F.concat_ws("-", "topic", "partition"), F.struct("gap", "topic", "partition")),
         F.max("gap"),
         F.sum("amounts"),
+        *(F.sum(name).alias(name) for name in MEASURES),
     ).first()  # fmt: skip
-    return None if found is None or not found[6] else RateCoverage(*found[:6])
+    if found is None or not found[6]:
+        return None
+    return RateCoverage(*found[:6])._replace(unknown=tuple(name for name in MEASURES if not found[name]))
 
 
 def _lost_files(rejects: DataFrame) -> tuple[tuple[str, str], ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from shunter.errors import FormatError
+from shunter.formats.series_labels import SeriesLabels
 from shunter.pipeline.ingest.batches import (
     IngestOptions,
     IngestOutcome,
@@ -35,10 +36,18 @@ from shunter.pipeline.lake.commits import Commit, InputFile, LogState
 from shunter.pipeline.lake.schemas import BROKER_SAMPLES, REPLICAS, SCHEMA_VERSION
 from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
+from shunter.pipeline.sources.cruise_control_load import broker_stats, partition_loads, read_load
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
+from shunter.pipeline.sources.prometheus_forms import Told, told_by_answers, told_by_export, told_by_pages
 
-CRUISE_CONTROL, PROMETHEUS = "cruise-control", "prometheus"
+CRUISE_CONTROL, CRUISE_CONTROL_LOAD = "cruise-control", "cruise-control-load"
+PROMETHEUS_FORMS: dict[str, Told] = {
+    "prometheus": told_by_answers,
+    "prometheus-export": told_by_export,
+    "prometheus-text": told_by_pages,
+}
+"""The kinds of files that hold series of Prometheus, and their readers."""
 _MOST_CPU = 2.0
 """A container may use more than its share for a while. A greater value must be a percentage."""
 _BYTES = ("bytes_in_rate", "bytes_out_rate", "replication_bytes_in_rate", "replication_bytes_out_rate")
@@ -59,6 +68,8 @@ class BrokerReader(NamedTuple):
     """Columns of `validation.RAW`. The third argument has the replicas of all snapshots."""
     brokers: Callable[[SparkSession, Sequence[str]], DataFrame]
     """Columns of `broker_samples` but for the batch's, and file, reader_rule, reader_detail."""
+    dated: datetime | Literal["modified"] | None = None
+    """For files without times in them, as for `list_inputs`."""
 
 
 def cruise_control_reader(cluster: str, window_seconds: int = WINDOW_SECONDS) -> BrokerReader:
@@ -77,23 +88,45 @@ def cruise_control_reader(cluster: str, window_seconds: int = WINDOW_SECONDS) ->
     return BrokerReader(CRUISE_CONTROL, read_records, partitions, brokers)
 
 
-def prometheus_reader(
-    cluster: str | None, brokers: Mapping[str, int], cluster_label: str | None = None
-) -> BrokerReader:
-    """Answers of Prometheus.
+def load_reader(cluster: str, window_seconds: int, at: datetime | None = None) -> BrokerReader:
+    """Answers of Cruise Control's `/partition_load` and `/load`.
 
     Args:
-        cluster: The cluster of series without a label that names one.
-        brokers: `instance` label to broker id.
-        cluster_label: The label that names Kafka's cluster; None: one of the usual ones.
+        cluster: Their cluster.
+        window_seconds: The time that their means are of.
+        at: When they were asked for; None: as each file says.
     """
-    given: dict[str, Any] = {"cluster": cluster, "brokers": brokers, "cluster_label": cluster_label}
+    given: dict[str, Any] = {"cluster": cluster, "window_seconds": window_seconds}
+
+    def partitions(spark: SparkSession, paths: Sequence[str], _: DataFrame) -> DataFrame:
+        return partition_loads(read_load(spark, paths, at=at), **given)
+
+    def brokers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+        return broker_stats(read_load(spark, paths, at=at), **given)
+
+    return BrokerReader(CRUISE_CONTROL_LOAD, read_load, partitions, brokers, at or "modified")
+
+
+def prometheus_reader(kind: str, cluster: str | None, labels: SeriesLabels, at: datetime | None = None) -> BrokerReader:
+    """Series of Prometheus.
+
+    Args:
+        kind: One of `PROMETHEUS_FORMS`.
+        cluster: The cluster of series that no label gives to one.
+        labels: Which labels name clusters and brokers.
+        at: Pages: when they were saved, for lines without a time.
+    """
+    told = PROMETHEUS_FORMS[kind]
+    is_page = told is told_by_pages
+    if is_page:
+        told = partial(told_by_pages, at=at)
+    given: dict[str, Any] = {"cluster": cluster, "labels": labels, "told": told}
 
     def partitions(spark: SparkSession, paths: Sequence[str], replicas: DataFrame) -> DataFrame:
         return read_prometheus(spark, paths, **given, replicas=replicas)
 
     read, of_brokers = (partial(one, **given) for one in (read_prometheus, prometheus_brokers))
-    return BrokerReader(PROMETHEUS, read, partitions, of_brokers)
+    return BrokerReader(kind, read, partitions, of_brokers, (at or "modified") if is_page else None)
 
 
 def ingest_with_brokers(
@@ -149,7 +182,7 @@ def ingest_with_brokers(
         begun = begin_batch(state, attempt, reader.kind, new)
         return taking_what_can_be_read(begun, partial(reader.read, spark), take)
 
-    found = list_inputs(spark, paths)
+    found = list_inputs(spark, paths, reader.dated)
     made = lake.transact(spark, batch_id(reader.kind, found), prepare, now)
     return replace(outcome_of(spark, lake, made, skipped), broker_rows=brokers)
 
@@ -192,7 +225,13 @@ def _rules(now: datetime, limits: Limits, cluster: str | None) -> list[tuple[str
             no_number |= has_all & F.col(name).isNull()
         rules.append(("not_a_number", no_number, F.lit(f"{name} is no number")))
         rules.append(("negative", F.col(name) < 0, told(name, "is below 0")))
-    rules.append(("no_load", F.coalesce("cpu", *_BYTES).isNull(), F.lit("neither processors nor bytes are known")))
+    rules.append(
+        (
+            "no_load",
+            F.coalesce("cpu", *_BYTES, "size_bytes").isNull(),
+            F.lit("neither processors, bytes nor sizes are known"),
+        )
+    )
     rules.append(("wrong_unit", F.col("cpu") > _MOST_CPU, told("cpu", "is no share of the processors (0 to 1)")))
     for name in (*_BYTES, "messages_in_rate"):
         limit = limits.messages_per_second if name == "messages_in_rate" else limits.bytes_per_second

@@ -304,8 +304,8 @@ def told(name: str, rule: str) -> Column:
 def told_other_cluster(cluster: str) -> Column:
     """Why a row of another cluster is put aside, and what to do."""
     is_label = (
-        "; if the label that says so does not name Kafka's cluster, say which label does (--cluster-label NAME; "
-        "a label that no series has leaves it to --cluster)"
+        "; if the label that says so does not name Kafka's cluster, say which label does (--cluster-label LABEL; "
+        "a label that no series has leaves it to --cluster), or by which value it does (--cluster-label LABEL=VALUE)"
     )
     words = told("cluster_id", f"is not {cluster}, which was asked for")
     return F.concat(words, F.when(F.col("source") == "prometheus", is_label).otherwise(""))

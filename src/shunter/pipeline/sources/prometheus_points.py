@@ -142,7 +142,7 @@ def _with_better(series: DataFrame) -> DataFrame:
 def _increases(points: DataFrame) -> DataFrame:
     """Add `seconds` since the point before and `increase`; null over a gap, where time goes back, and at the start.
 
-    Only series of `in_sync` and `bytes_out` keep their first points, without `seconds`.
+    Only series of `in_sync`, `leader` and `bytes_out` keep their first points, without `seconds`.
 
     A counter that falls was reset, and its new value counts as the increase. If it falls from one origin to the next,
     the increase is not known. An end offset is not a counter: if it falls, the log lost its tail or its topic, and the
@@ -160,12 +160,12 @@ def _increases(points: DataFrame) -> DataFrame:
         }
     )
     is_gap = F.coalesce(F.col("seconds") > F.col("longest"), F.lit(False))
-    reset = F.col("same_origin") & (F.col("measure") != "end_offset")
+    reset = F.col("same_origin") & ~F.col("measure").isin("end_offset", "partition_offset")
     grown = F.when(F.col("value") >= F.col("before"), F.col("value") - F.col("before")).when(reset, F.col("value"))
     amount = F.when(F.col("kind") == "rate", F.col("value") * F.col("seconds")).otherwise(grown)
-    # A first point has no amount. But one of `in_sync` shows which replica leads, and one of `bytes_out` since when
-    # bytes out are counted.
-    begins = F.col("seconds").isNull() & F.col("measure").isin("in_sync", "bytes_out")
+    # A first point has no amount. But one of `in_sync` or `leader` shows which replica leads, and one of `bytes_out` since
+    # when bytes out are counted.
+    begins = F.col("seconds").isNull() & F.col("measure").isin("in_sync", "leader", "bytes_out")
     increased = stepped.where((F.col("seconds") > 0) | begins).withColumns(
         {"increase": F.when(~is_gap, amount), "gap": is_gap}
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from functools import reduce
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -221,3 +222,11 @@ def _from_seconds(text: Column, seconds: Column, name: str) -> tuple[Column, tup
     ).otherwise(F.lit(": no time in UTC (ISO 8601, or seconds since 1970; wrong unit?)"))
     told = F.concat(F.lit(f"{name} is "), text, rule)
     return start, ("not_a_time", text.isNotNull() & start.isNull(), told)
+
+
+def seen_at(at: datetime | None) -> Column:
+    """When a file's content was seen, in seconds since 1970: as is said, else as the file's name says, else its own time."""
+    if at is not None:
+        return F.lit(at.timestamp())
+    named = F.regexp_extract("_metadata.file_path", r"/(\d{10})(?:\.[^/]*)?$", 1).try_cast("double")
+    return F.coalesce(named, F.unix_millis("_metadata.file_modification_time") / 1000)

@@ -48,7 +48,7 @@ function Who({ who }) {
 
 function Paused({ paused, where, but = [] }) {
   if (!paused) return null;
-  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}.${paused.unsent && " This host alone has that: it is in force in a cluster once a broker answers and this service drives it."}
+  return html`<p class="banner watch" role="status"><strong>${where} is paused</strong> by ${paused.who} since <${Moment} at=${paused.at_ms} />${paused.comment && html`: “${paused.comment}”`}.${paused.unsent && " This host alone has that: it is in force in a cluster once a broker takes it and this service drives it."}
     ${but.length ? ` Not paused, because another process drives them: ${but.join(", ")}.` : ""}</p>`;
 }
 

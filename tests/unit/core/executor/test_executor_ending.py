@@ -10,6 +10,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.ending import Ending, estimate_by_count, when_it_ends
 from shunter.core.executor.estimates.eta import bytes_left, estimate
 from shunter.core.executor.estimates.rates import Meter
+from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.executor.waits import Wait, WaitKind
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
@@ -231,6 +232,19 @@ def test_a_size_that_is_not_known_yet_is_asked_for_counted_and_kept() -> None:
     assert (rig.core.state.moves[T0].size_bytes, rig.core.state.moves[T0].sized) == (SIZE, True), "by the journal"
 
 
+def test_a_plan_made_anew_by_later_metadata_keeps_that_a_size_is_unknown() -> None:
+    rig = LateRig(Yard({"t": [(1, 2), (2, 1)]}))
+    rig.silent_disks = frozenset({1, 2, 3})
+    late = rig.yard.partitions[T1]
+    late.replicas = late.isr = (3, 2, 1)
+    rig.submit(("t", 0, (4, 2)), ("t", 1, (3, 4)), options=ExecutionOptions(max_concurrent=1))
+    until(rig, lambda: T1 in rig.core.state.moves, 2_000, "the plan was not taken on")
+    late.replicas = late.isr = (2, 1)
+    until(rig, lambda: rig.core.state.moves[T1].original == (2, 1), 2_000, "the move was not made anew")
+    made = [entry.record for entry in rig.journal if isinstance(entry.record, MoveAccepted) and entry.record.tp == T1]
+    assert [(each.size_bytes, each.sized) for each in made] == [(0, False), (0, False)]
+
+
 def test_what_an_earlier_copy_had_does_not_count_for_the_next_one() -> None:
     """An outsider's find: drain, undo, drain again: 95 % was "done" by replicas that had been dropped since."""
     state, meter = ExecutorState(running=True), Meter()
@@ -254,9 +268,9 @@ def test_what_an_earlier_copy_had_does_not_count_for_the_next_one() -> None:
 def test_a_plan_anew_does_not_forget_a_size_or_that_it_is_unknown() -> None:
     state = ExecutorState()
     accepted = MoveAccepted(T0, None, (1,), (2,), Strategy.INCREMENTAL, 0, sized=False)
-    rebased, sized = accepted._replace(sized=True), SizeObserved(T0, 5)
+    empty, sized = accepted._replace(sized=True), SizeObserved(T0, 5)
     known = [(0, False), (0, False), (5, True), (5, True), (7, True), (0, True)]
-    plans = (accepted, rebased, sized, accepted, accepted._replace(size_bytes=7, sized=True), rebased)
+    plans = (accepted, accepted, sized, accepted, accepted._replace(size_bytes=7, sized=True), empty)
     for number, record in enumerate((PlanAccepted("p", "c", ExecutionOptions()), *plans), 1):
         apply(state, JournalEntry(number, 0, "test", record))
         if number > 1:
@@ -293,3 +307,26 @@ def test_stuck_moves_are_counted_together_whatever_their_reasons() -> None:
     rig.settle(catching_up=False, rounds=40)
     held = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).held
     assert held.startswith("no end: 4 stuck, of which 3 because: they can't end without broker 5, which is down")
+
+
+def test_a_stop_says_what_ends_the_move_if_its_copy_gets_in_sync_meanwhile() -> None:
+    """An outsider's find: the stop that was advised promised an end, and its copy had just ended."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (1, 5, 3)))
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.kill(3)
+    rig.settle(catching_up=False, rounds=40)
+    rig.yard.partitions[T0].isr += (5,)  # Nobody has seen that yet.
+    token = rig.command(CommandKind.STOP)
+    rig.settle(catching_up=False, rounds=1)
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    assert (
+        "it stays, and its step waits for what is down (t-0): `shunter stop --force` then gives the copy up"
+        in reply.text
+    )
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.outcomes() == {T0: None}
+    rig.command(CommandKind.STOP, force=True)
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.outcomes() == {T0: Outcome.STOPPED}

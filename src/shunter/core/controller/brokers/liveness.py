@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from shunter.core.controller.brokers.ourselves import disown, live_brokers, maybe_register
-from shunter.core.controller.changes import brokers_changed
+from shunter.core.controller.changes import Changes, brokers_changed
 from shunter.core.controller.full_state import FullState
 from shunter.core.controller.moves import pauses
 from shunter.core.controller.outbox import Outbox
 from shunter.core.controller.ready import Request
 from shunter.core.controller.review import Reason, Reviews
 from shunter.core.controller.state import ControllerState
-from shunter.core.controller.tasks import TaskQueue
+from shunter.core.controller.tasks import Priority, TaskQueue
 from shunter.core.controller.topics.deletions import Deletions
 from shunter.model.broker import Broker
 from shunter.model.partition import NO_LEADER, BrokerId, TopicPartition
@@ -60,9 +60,13 @@ class Liveness:
         self.deletions.on_brokers_lost(lost)
         if went:
             self._note_dead(set(went), gone=frozenset(went) - self.state.brokers.keys())
-        yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
         if came:
+            yield 0, [self.outbox.connect(), *self.outbox.metadata(now_ms)]
             yield from self._tell_newcomers(came, now_ms, back=frozenset(came).difference(went))
+        else:
+            # Brokers hear of the deaths together with what is decided about them.
+            self.outbox.hold(Priority.LIVENESS, Changes(live=True), now_ms)
+            yield 0, [self.outbox.connect()]
         self.reviews.on_brokers_changed(frozenset(came))
 
     def _note_dead(self, dead: set[BrokerId], gone: frozenset[BrokerId]) -> None:
@@ -88,7 +92,8 @@ class Liveness:
                 elif len(leadership.isr) > 1:
                     followed.append(tp)
         self.outbox.announce(unwritten)
-        self.reviews.mark(Reason.BROKER_GONE, led + followed)
+        self.reviews.mark(Reason.BROKER_GONE, led)
+        self.reviews.mark(Reason.FOLLOWER_GONE, followed)
 
     def _tell_newcomers(
         self, came: tuple[BrokerId, ...], now_ms: int, back: frozenset[BrokerId]

@@ -64,7 +64,7 @@ function Proposal({ name, view, situation, who, opened, meant }) {
   const box = useRef(null);
   useEffect(() => { if (meant) box.current.scrollIntoView({ block: "start" }); }, [meant]);
   return html`<article class="panel proposal" id=${each.id} ref=${box}><div class="head"><h2>${words(each.scope)} <small>${each.id}</small></h2><${Chip} kind=${STATES[each.state]}>${words(each.state)}</${Chip}>
-      <span class="dim"><${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
+      <span class="dim">by the observation of <${Moment} at=${each.made_at_ms} /></span><span class="spring"></span>
       ${CARRIED_OUT.has(each.state) && html`<${Link} to="/clusters/${encodeURIComponent(name)}/moves?plan=${encodeURIComponent(each.id)}">Its moves</${Link}>`}
       ${each.state === "waiting" && html`<${Decide} name=${name} view=${view} situation=${situation} who=${who} />`}</div>
     <ul class="reasons">${each.reasons.map((why) => html`<li><${Said} text=${why} /></li>`)}</ul>

@@ -61,6 +61,7 @@ export function Topics({ name, who }) {
   const state = query.get("pstate") || "";
   const order = query.get("order") || "bytes";
   const opened = query.get("partition") || "";
+  const see = (partition) => partition && show({ partition });
   const asked = new URLSearchParams(ofPartitions ? { search, topic, state, ...(broker && { broker }) } : { search, order });
   const path = `${base}/${ofPartitions ? "partitions" : "topics"}`;
   const head = useView(`${path}?${asked}&limit=1`, name);
@@ -70,7 +71,8 @@ export function Topics({ name, who }) {
   const plan = () => go(`${base}/plan?${new URLSearchParams([["goal", "move"], ...[...chosen].map((each) => ["pick", each])])}`);
   return html`<div class="title"><h1>Topics</h1><div class="tabs" role="group" aria-label="What is listed"><button type="button" aria-pressed=${!ofPartitions} onClick=${() => show({ ...BACK, view: "" })}>Topics</button><button type="button" aria-pressed=${ofPartitions} onClick=${() => show({ ...BACK, view: "partitions" })}>Partitions</button></div></div>
     ${opened && html`<${Partition} name=${name} partition=${opened} />`}
-    <section class="panel"><div class="head filters"><label><span class="hidden">Search</span><input type="search" placeholder=${ofPartitions ? "Partition…" : "Topic…"} value=${search} onInput=${(event) => show({ search: event.target.value })} /></label>
+    <section class="panel"><div class="head filters"><label><span class="hidden">Search</span><input type="search" placeholder=${ofPartitions ? "Partition…" : "Topic or partition…"} value=${search} onInput=${(event) => show({ search: event.target.value })} onKeyDown=${(event) => event.key === "Enter" && see(head.data?.partition)} /></label>
+      ${head.data?.partition && html`<button type="button" class="link" onClick=${() => see(head.data.partition)}>Open <${Name} name=${head.data.partition} /></button>`}
       ${topic && html`<span class="chip">topic <${Name} name=${topic} /> <button type="button" class="quiet" aria-label="All topics" onClick=${() => show({ topic: "" })}>×</button></span>`}
       ${broker && html`<span class="chip">on broker ${broker} <button type="button" class="quiet" aria-label="On any broker" onClick=${() => show({ broker: "" })}>×</button></span>`}
       ${ofPartitions ? html`<div class="tabs" role="group" aria-label="State">${[["", all], ...Object.entries(counts ?? {})].map(([each, many]) => html`<button type="button" aria-pressed=${state === each} onClick=${() => show({ pstate: each })}>${each || "all"} <b>${number(many)}</b></button>`)}</div>`
