@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 
+from shunter.cli.pipeline.chain import cut
 from shunter.cli.pipeline.group import pipeline
 
 EXAMPLES = Path(__file__).parent.parent.parent.parent / "docs" / "examples"
@@ -20,49 +21,36 @@ ENVIRONMENT = {
 }  # fmt: skip
 
 
-def constant_of_dagster(name: str) -> Any:
-    """A constant of the file."""
-    tree = ast.parse((EXAMPLES / "dagster_shunter.py").read_text())
+def stages_of(example: str) -> Any:
+    """The constant STAGES of an example."""
+    tree = ast.parse((EXAMPLES / example).read_text())
     (value,) = (
-        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "STAGES"
     )
     return ast.literal_eval(value)
 
 
 def of_dagster() -> dict[str, str]:
     """The table of stages in the file."""
-    found: dict[str, str] = constant_of_dagster("STAGES")
+    found: dict[str, str] = stages_of("dagster_shunter.py")
     return found
 
 
-def not_retried_by_dagster() -> tuple[str, ...]:
-    """The stages without a retry policy."""
-    found: tuple[str, ...] = constant_of_dagster("NOT_RETRIED")
-    return found
-
-
-def of_airflow() -> dict[str, str]:
-    """The arguments with which the file calls `stage`."""
-    tree = ast.parse((EXAMPLES / "airflow_shunter.py").read_text())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "stage"]
-    return {ast.literal_eval(call.args[0]): ast.literal_eval(call.args[1]) for call in calls}
-
-
-def test_both_run_the_same_commands() -> None:
-    assert of_dagster() == of_airflow()
+def test_both_run_the_same_row() -> None:
+    assert list(of_dagster().values()) == stages_of("airflow_shunter.py").strip().splitlines()
     assert len(of_dagster()) == 8
 
 
-def test_both_try_the_same_commands_once_alone() -> None:
-    tree = ast.parse((EXAMPLES / "airflow_shunter.py").read_text())
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "stage"]
-    retries = {
-        ast.literal_eval(call.args[0]): ast.literal_eval(given.value)
-        for call in calls
-        for given in call.keywords
-        if given.arg == "retries"
-    }
-    assert retries == dict.fromkeys(not_retried_by_dagster(), 0)
+def test_the_row_is_cut_into_these_stages() -> None:
+    row = list(of_dagster().values())
+    words = shlex.split(Template(" ".join(row)).substitute(ENVIRONMENT))
+    with click.Context(pipeline, obj={}) as context:
+        known = {
+            name: command
+            for name in pipeline.list_commands(context)
+            if (command := pipeline.get_command(context, name))
+        }
+    assert [command.name for command, _own in cut(words, known)] == [each.split()[0] for each in row]
 
 
 @pytest.mark.parametrize("name", sorted(of_dagster()))
