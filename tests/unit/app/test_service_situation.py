@@ -79,6 +79,23 @@ def test_who_drives_says_so_no_longer_once_its_claim_is_not_confirmed(tmp_path: 
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+def test_a_move_of_another_tool_that_waits_for_a_dead_broker_is_said_to_have_no_end(tmp_path: Path) -> None:
+    """Seen by hand: a plan had to wait "for the end" of a move to a dead broker, and nothing said that none comes."""
+    yard = Yard(Clock(), [(1, 2, 3)], brokers=(1, 2), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        why = "it waits for broker 3, which is down: `shunter rollback t-0` cancels it"
+        page = life.published.page("yard")
+        (dead,) = [each for each in page.conditions if each.condition.condition == "broker-dead"]
+        assert f"a plan has to wait for the end; no end comes of t-0: {why}" in dead.doing
+        (move,) = life.published.moves("yard").moves
+        assert (move.whose, move.stuck) == ("external", why)
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_a_plan_that_has_to_wait_is_no_plan_that_the_planner_does_not_find(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
