@@ -143,6 +143,21 @@ def goes_quiet(state: ExecutorState, meter: Meter, until_s: int) -> Ending:
     return when_it_ends(state, meter, until_s * 1000, {})
 
 
+def rate_after(state: ExecutorState, meter: Meter, second: int) -> float:
+    """The rate after a look that found no new byte."""
+    meter.sample(state, second * 1000, {(move.target[0], tp) for tp, move in state.moves.items()})
+    found = estimate(state, meter, second * 1000)
+    assert found is not None
+    return found.bytes_per_s
+
+
+def test_a_rate_falls_while_nothing_is_copied() -> None:
+    """An outsider's find: it rose from 767 kB/s to 1.6 MB/s while somebody's throttle let nothing through."""
+    state, meter = copying(1, size=600_000, limit=GROWTH)
+    rates = [rate_after(state, meter, second) for second in range(32, 57, 2)]
+    assert rates == sorted(set(rates), reverse=True)
+
+
 def test_copies_that_stand_still_have_no_end_and_no_rate() -> None:
     state, meter = copying(1, size=600_000)
     assert goes_quiet(state, meter, 58).estimate is not None, "copies may pause for a while"
