@@ -30,7 +30,7 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.views.execution import ExecutionView, told_eta, view_execution
+from shunter.views.execution import ExecutionView, told_eta, view_execution, view_of
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -306,6 +306,27 @@ def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
     told = "all moves ended; throttles are owed to broker 6: down"
     assert view.held == told, "nobody gives anything back to the dead"
     assert told in told_view(view)
+
+
+def test_who_waits_for_throttles_keeps_its_own_moves_beside_a_plan_that_comes() -> None:
+    """An outsider's find: the end of the first command was that of the plan which another shell gave meanwhile."""
+    yard = Yard({"t": [(1, 2)], "u": [(1, 2)]})
+    rig = Rig(yard)
+    rig.core.own.plan_id = "plan-1"
+    rig.submit(("t", 0, (6, 2)), options=ExecutionOptions(throttle=1_000))
+    rig.settle(catching_up=False, rounds=40)
+    yard.kill(6)
+    rig.settle(catching_up=False, rounds=30)
+    rig.command(CommandKind.STOP)
+    rig.settle(rounds=40)
+    assert rig.finish is None
+    rig.submit(("u", 0, (3, 2)))
+    rig.settle(rounds=80)
+    until(rig, lambda: rig.finish is not None, 2_000, "the executor stays")
+    state, own = rig.core.state, rig.core.own.moves
+    whole = view_execution(state, Meter(), None, rig.now_ms)
+    assert (whole.counts, view_of(whole, state, Meter(), own.values()).counts) == ({"done": 1}, {"stopped": 1})
+    assert [each.kind for each in rig.notices].count("plan-joined") == 1
 
 
 def test_stuck_moves_are_counted_together_whatever_their_reasons() -> None:
