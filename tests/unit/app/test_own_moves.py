@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from shunter.app.executor.session import Ended
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.cli.execution import execute
+from shunter.cli.leaving import run
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
@@ -153,6 +155,17 @@ async def test_a_shell_does_not_wait_for_a_driver_that_is_gone(driver: Driver) -
         end = await follow(driver.place, "order-1", lambda _view: None)
     assert exit_code(end) is ExitCode.LEFT
     assert told_end(end) == ["left running under the journal: `shunter resume` goes on, `shunter rollback` restores"]
+
+
+def test_ctrl_c_ends_the_watching_of_a_plan_alone(driver: Driver) -> None:
+    async def interrupted() -> int:
+        following = asyncio.create_task(execute._follow(driver.place, "order-1", as_json=False))
+        asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGINT)
+        return await following
+
+    with pytest.raises(SystemExit) as left:
+        run(interrupted())
+    assert left.value.code == ExitCode.LEFT
 
 
 @pytest.mark.parametrize("as_json", [False, True])
