@@ -20,6 +20,7 @@ from typing import Any
 
 from shunter.app.client_configuration import configuration_of
 from shunter.app.executor.dry_run import DryRun
+from shunter.app.executor.following import follow
 from shunter.app.executor.history import past_executions, undoing
 from shunter.app.executor.orders import giver, hand_over, holder_of, order_command, order_plan
 from shunter.app.executor.outcome import exit_code, told_end
@@ -131,7 +132,8 @@ class Cluster:
     ) -> OrderOutcome:
         """Carry moves out to their end, as `shunter execute`; `on_view` is called each second, and must not block.
 
-        If another executor drives the journal, it gets the moves, and this returns at once.
+        If another executor drives the journal, it gets the moves: `shunter serve` at once, and a command's or another
+        program's is followed to their end.
         """
         asked = options or ExecutionOptions()
         if not moves:
@@ -185,7 +187,13 @@ class Cluster:
         if answer is not None:
             partly = answer.get("partly") or answer.get("refused")
             status = ExitCode.REFUSED if not answer["accepted"] else ExitCode.PARTLY if partly else ExitCode.DONE
-            return OrderOutcome(status, (answer["text"], *answer.get("refused", ())))
+            said = (answer["text"], *answer.get("refused", ()))
+            if status is ExitCode.REFUSED or "plan_id" not in answer:
+                return OrderOutcome(status, said)
+            ended = await follow(place, answer["plan_id"], on_view or (lambda _view: None))
+            code = exit_code(ended)
+            code = ExitCode.PARTLY if partly and code in (ExitCode.DONE, ExitCode.TURNED) else code
+            return OrderOutcome(code, (*said, *told_end(ended)), ended.view)
         if not work.moves and not place.exists():
             raise await no_journal(self._target, place)
         listener = lambda notice: told.append(notice.text)  # noqa: E731 - a name for one word

@@ -312,7 +312,7 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_is_mov
     assert done.returncode == ExitCode.PARTLY, done.stdout + done.stderr
     for told in (
         f"{yard.topic}-1 was not taken on: the plan was made when {yard.topic}-1 was on [1, 2]; now it is on [2, 1]",
-        "name broker 99, which is not a live broker; live are [1, 2, 3]",
+        "name broker 99, which is not a live broker; live are [1, 2, 3]; start it first, or name a live one",
         f"topic {yard.topic} has {PARTITIONS} partitions, and no 9",
         f"there is no topic {yard.topic}-gone",
         "1 done",

@@ -51,6 +51,8 @@ def leave_with(work: Callable[[], int]) -> NoReturn:
         code = work()
     except ShunterError as error:
         code = told_error(error)
+    except KeyboardInterrupt:
+        code = int(ExitCode.LEFT)
     sys.exit(code)
 
 

@@ -362,26 +362,20 @@ def _unclean(seen: CheckUp, tp: TopicPartition, partition: ObservedPartition, ot
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:
-    never: list[str] = []
-    tight: list[str] = []
-    alone: list[str] = []
-    worn: list[str] = []
+    never, tight, alone, worn = (dict[str, None]() for _kind in range(4))  # Names, in their order.
     lacking: dict[TopicPartition, set[BrokerId]] = {}
     for topic in seen.topics:
-        least = min((len(_settled(seen, topic, number)) for number in topic.partitions), default=0)
-        if 0 < least < topic.min_isr:
-            never.append(topic.name)
-        elif least == 1:
-            alone.append(topic.name)
-        elif least and least == topic.min_isr:
-            tight.append(topic.name)
-        elif least and any(len(each.isr) <= topic.min_isr for each in topic.partitions.values()):
-            worn.append(topic.name)
-            for number, each in topic.partitions.items():
-                if len(each.isr) <= topic.min_isr:
-                    lacking[TopicPartition(topic.name, number)] = set(_settled(seen, topic, number)).difference(
-                        each.isr
-                    )
+        for number, each in topic.partitions.items():
+            settled = _settled(seen, topic, number)
+            if 0 < len(settled) < topic.min_isr:
+                never[topic.name] = None
+            elif len(settled) == 1:
+                alone[topic.name] = None
+            elif len(settled) == topic.min_isr:
+                tight[topic.name] = None
+            elif settled and len(each.isr) <= topic.min_isr:
+                worn[topic.name] = None
+                lacking[TopicPartition(topic.name, number)] = set(settled).difference(each.isr)
     raised = "raise their replication, or lower min.insync.replicas"
     kinds = (
         (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),

@@ -77,6 +77,8 @@ class CheckedBroker:
     log_dirs: tuple[CheckedLogDir, ...] = ()
     copies: tuple[LogDirCopy, ...] = ()
     """Replicas that it copies between its log dirs."""
+    listed: frozenset[TopicPartition] | None = None
+    """If a log dir of it has failed: the replicas that the others have."""
     silent: bool = False
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeGuard
 
@@ -209,6 +209,12 @@ def view_execution(
         lower=told_rates(others or {}),
         added_bytes=sum(_planned(move) for move in moves if move.accepted_at_ms > first_ms),
     )
+
+
+def view_of(view: ExecutionView, state: ExecutorState, meter: Meter, moves: Iterable[Move]) -> ExecutionView:
+    """The view with the rows and counts of these moves alone; its sums stay those of the execution."""
+    rows = tuple(_row(state, meter, move) for move in moves)
+    return replace(view, counts=dict(Counter(row.state for row in rows)), moves=rows)
 
 
 def _down(state: ExecutorState) -> set[BrokerId]:

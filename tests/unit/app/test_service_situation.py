@@ -57,11 +57,16 @@ def test_no_order_is_done_at_a_standby(tmp_path: Path) -> None:
                 await life.desk.carry_out(ServiceOrder(kind, "yard"), ANNA)
             assert refused.value.refusal is Refusal.STANDBY
         for kind in (OrderKind.PAUSE, OrderKind.RESUME):
-            with pytest.raises(OrderRefused, match=f"not yard, which {THEM} drives: give the order there"):
+            with pytest.raises(
+                OrderRefused, match=f"yard is driven by {THEM}, and this service stands by: give the order there"
+            ):
                 await life.desk.carry_out(order(kind, cluster=""), ANNA)
         assert life.keeper.switch is None
         assert life.desk.fleet_switch is None
-        assert life.desk.fleet_orders() == ((), f"not yard, which {THEM} drives: give the order there")
+        assert life.desk.fleet_orders() == (
+            (),
+            f"yard is driven by {THEM}, and this service stands by: give the order there",
+        )
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
@@ -75,6 +80,23 @@ def test_who_drives_says_so_no_longer_once_its_claim_is_not_confirmed(tmp_path: 
             yard.unheard_ms = unheard_ms
             yard.tell()
             assert stands(life).driver == driver
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_a_move_of_another_tool_that_waits_for_a_dead_broker_is_said_to_have_no_end(tmp_path: Path) -> None:
+    """Seen by hand: a plan had to wait "for the end" of a move to a dead broker, and nothing said that none comes."""
+    yard = Yard(Clock(), [(1, 2, 3)], brokers=(1, 2), others={0: OngoingReassignment((1, 2, 3), (3,), (2,))})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.look()
+        why = "it waits for broker 3, which is down: `shunter rollback t-0` cancels it"
+        page = life.published.page("yard")
+        (dead,) = [each for each in page.conditions if each.condition.condition == "broker-dead"]
+        assert f"a plan has to wait for the end; no end comes of t-0: {why}" in dead.doing
+        (move,) = life.published.moves("yard").moves
+        assert (move.whose, move.stuck) == ("external", why)
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
@@ -356,7 +378,7 @@ async def test_an_order_to_the_fleet_names_each_cluster_in_which_it_is_not_in_fo
         await lives["theirs"].until(lambda: lives["theirs"].keeper.known.held_by != "")
         await lives["away"].until(lambda: lives["away"].keeper.known.idle_why != "")
         desk = OrderDesk({name: life.keeper for name, life in lives.items()}, lives["here"].records)
-        theirs = f"not theirs, which {THEM} drives: give the order there"
+        theirs = f"theirs is driven by {THEM}, and this service stands by: give the order there"
         for kind, here, away in (
             (OrderKind.PAUSE, "here is paused: nothing begins", "the pause of away is kept, and its moves"),
             (OrderKind.RESUME, "the pause of here, away is lifted", "moves of away are resumed once this"),

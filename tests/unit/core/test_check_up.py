@@ -526,6 +526,16 @@ def test_a_topic_that_can_lose_no_replica_now_is_not_said_to_survive_one(
     assert (of_isr.level is Level.WARNING) == told
 
 
+def test_each_partition_of_a_topic_is_judged_by_its_own_cause() -> None:
+    """An outsider's find: a topic with one thin partition was left out of those that a dead broker had worn."""
+    worn, thin = ObservedPartition((1, 2, 3), (1, 2), 1, (3,)), ObservedPartition((1, 2), (1, 2), 1)
+    found = diagnose(replace(WELL, topics=topic(2, worn, thin)), NOBODY)
+    assert [each.text for each in found if each.check == "min.insync.replicas"] == [
+        "1 topic with as many replicas as min.insync.replicas: one that is down stops acks=all (t)",
+        "1 topic can lose no replica now: no more are in sync than min.insync.replicas (t)",
+    ]
+
+
 def test_a_cordon_of_the_journal_is_told_with_its_plan_and_its_way_out() -> None:
     seen = replace(WELL, brokers=(*WELL.brokers[:2], cordoned(3)))
     (known,) = bad(seen, CheckedJournal("/j", cordons={3: "drain-0a1b2c"}))

@@ -270,3 +270,23 @@ def test_voters_are_timed_by_their_leaders_clock() -> None:
     assert seen.ahead_ms is not None
     assert 3_590_000 < seen.ahead_ms < 3_610_000
     assert quorum_of(Told({"replica_id": 1})) == Quorum(1, (Voter(1, None, None),)), "an older leader tells no times"
+
+
+class DamagedClient(Client):
+    """Broker 2 has a failed log dir, and lists the topic nowhere; nothing moves."""
+
+    def describe_log_dirs(self, topics: Any, brokers: list[int]) -> list[dict[str, Any]]:
+        fine = _log_dir(f"/{brokers[0]}", 9)
+        if brokers == [1]:
+            return [{"log_dirs": [fine]}]
+        return [{"log_dirs": [fine | {"topics": []}, _log_dir("/2b", 9) | {"error_code": 56, "topics": []}]}]
+
+    def list_partition_reassignments(self) -> dict[Any, Any]:
+        return {}
+
+
+async def test_a_replica_that_no_working_log_dir_lists_is_offline_though_metadata_do_not_say_so() -> None:
+    """A log dir that fails before the controller of KRaft knows which replicas are in it."""
+    seen = await take_check_up(Cluster(set(), DamagedClient()))
+    assert seen.topics[0].partitions[0].offline == (2,)
+    assert (await take_check_up(Cluster(set(), Client()))).topics[0].partitions[0].offline == (), "no log dir failed"

@@ -6,11 +6,13 @@ from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndTimestamp
 
 from shunter.drivers.admin.inventory import (
+    _Changing,
     _changing_around,
     _disk,
     _holders,
     _log_dirs,
     _offsets,
+    _partition,
     _space,
     take_inventory,
 )
@@ -121,3 +123,28 @@ def test_of_a_broker_with_a_failed_log_dir_the_others_are_told():
     _sizes, _spaces, (found,), unanswered, _all = _log_dirs(_Damaged(), [3], assigned)
     assert [(each.path, each.failed) for each in found.disks] == [("/a", False), ("/b", True), ("/c", False)]
     assert unanswered == ((3, "log dir /b failed"),)
+
+
+def read_partition(*, isr, changing=None, listed=(1,), told=()):
+    """A partition of brokers 1 and 3, of which 3 has a failed log dir; `listed`: who lists it in a working one."""
+    found = {"partition_index": 0, "replica_nodes": [1, 3], "isr_nodes": isr, "leader_id": 1, "offline_replicas": told}
+    settings = {"t": {"min.insync.replicas": "1", "cleanup.policy": "delete"}}
+    sizes = {("t", 0): [(broker, 5) for broker in listed]}
+    return _partition({"name": "t"}, found, sizes, {}, {}, settings, {("t", 0): changing or _Changing()}, {3})
+
+
+@pytest.mark.parametrize(
+    ("offline", "given"),
+    [
+        ((3,), {"isr": [1]}),
+        ((3,), {"isr": [1], "told": [3]}),
+        ((), {"isr": [1], "listed": (1, 3)}),
+        ((), {"isr": [1, 3]}),
+        ((), {"isr": [1], "changing": _Changing(adding=(3,))}),
+        ((), {"isr": [1], "changing": _Changing(removing=(3,))}),
+    ],
+    ids=["listed nowhere", "told by metadata too", "behind", "in sync", "being added", "being removed"],
+)
+def test_a_replica_that_no_working_log_dir_lists_is_offline(offline, given):
+    """A log dir that fails before KRaft's controller knows which replicas are in it: metadata call none of them offline."""
+    assert read_partition(**given).offline == offline

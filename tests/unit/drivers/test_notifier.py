@@ -259,9 +259,9 @@ def test_a_message_about_many_events_has_one_line_for_each_condition() -> None:
     told = message(NotifierKind.WEBHOOK, events, 0)
     assert (told["kind"], told["subject"], len(told["events"])) == ("digest", "", 6)
     assert told["text"].splitlines() == [
-        "[prod] disk-band holds of broker 1, broker 2, broker 3 and 1 more: broker 4 carries 1.3 of the mean",
-        "[prod] p-1 is begun",
-        "[prod] no longer holds",
+        "[prod] 00:00:01Z disk-band holds of broker 1, broker 2, broker 3 and 1 more: broker 4 carries 1.3 of the mean",
+        "[prod] 00:00:01Z p-1 is begun",
+        "[prod] 00:00:01Z no longer holds",
     ]
     alerts = message(NotifierKind.ALERTMANAGER, events, 0)
     assert [each["labels"]["subject"] for each in alerts if "endsAt" in each] == ["disk-band broker 1"]

@@ -150,6 +150,7 @@ async def test_a_plan_and_a_command_carry_who_gave_them(world: World, tmp_path: 
             shell.order("command", {"kind": "roll_back", "given_by": "eve (shunter rollback)"}, now_ms)
             (turned,) = await shell.answers(1)
     assert (taken["accepted"], turned["accepted"]) == (True, True), (taken, turned)
+    assert "plan_id" not in taken, "a shell does not wait for a service"
     assert gate.heard == [
         (
             "execute a plan",

@@ -54,16 +54,17 @@ async def holder_of(target: Target) -> tuple[JournalPlace, LeaseHolder | None]:
     finally:
         if admin is not None:
             await admin.close()
-    return place, await asyncio.to_thread(_holder, place)
+    return place, await asyncio.to_thread(holder_at, place)
 
 
 def _driven_here(bootstrap: str) -> tuple[JournalPlace, LeaseHolder] | None:
     """The one executor of this host that was given these bootstrap servers; None: there is none, or more than one."""
-    found = [(place, holder) for place in journals_reached_by(bootstrap) if (holder := _holder(place)) is not None]
+    found = [(place, holder) for place in journals_reached_by(bootstrap) if (holder := holder_at(place)) is not None]
     return found[0] if len(found) == 1 and found[0][1].takes_orders else None
 
 
-def _holder(place: JournalPlace) -> LeaseHolder | None:
+def holder_at(place: JournalPlace) -> LeaseHolder | None:
+    """The executor that drives a journal now; None: none does."""
     if not place.exists():
         return None
     journal = place.open("reader")
@@ -182,6 +183,7 @@ __all__ = [
     "StandsStill",
     "giver",
     "hand_over",
+    "holder_at",
     "holder_of",
     "order",
     "order_command",

@@ -39,12 +39,10 @@ def exit_code(ended: Ended) -> ExitCode:
         return ExitCode.LEFT if ended.view.running else ExitCode.DONE
     if ended.finish.fatal is not None:
         return _FATAL[ended.finish.kind]
-    if not ended.worked and ended.plan is None and ended.command is None:
-        return ExitCode.DONE
     refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
     partly = ended.command is not None and ended.command.partly
-    # A partition that was moved again has its last outcome. Counts have the earlier ones, too.
-    states = {row.state for row in ended.view.moves}
+    back = {str(tp) for tp in ended.back}
+    states = {row.state for row in ended.view.moves if row.state != "rolled_back" or row.partition not in back}
     if refused or partly or not states.isdisjoint(_BAD):
         return ExitCode.PARTLY
     if not states.isdisjoint(_TURNED):
@@ -80,14 +78,13 @@ def told_end(ended: Ended) -> list[str]:
     if ended.finish.fatal is not None:
         return [*lines, f"gave up: {ended.finish.fatal}; {_KEPT[ended.finish.kind]}"]
     if ended.plan is not None and ended.plan.error is not None:
-        return lines  # The view is of another plan.
+        return lines
     if ended.view.owed:
         lines.append(f"throttles are still owed to {ended.view.owed}: see `shunter status`")
-    if not ended.worked:
-        return lines or ["nothing is under way"]  # The view is of an execution that ended before this session.
+    if not ended.view.moves:
+        return lines or ["nothing is under way"]
     for row in ended.view.moves:
         if row.state in _BAD:
             lines.append(f"{row.partition} {row.state}: {row.waits}")
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(ended.view.counts.items()))
-    lines.append(counts or "nothing to do")
-    return lines
+    return [*lines, counts]

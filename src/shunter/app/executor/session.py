@@ -7,7 +7,7 @@ import contextlib
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,10 +45,12 @@ from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.formats.reassignment_json import decode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, LeaseHolder, MoveOrder
 from shunter.model.notice import Notice
+from shunter.model.partition import TopicPartition
 from shunter.views.execution import (
     ExecutionView,
     view_execution,
     view_from_json,
+    view_of,
     view_to_json,
 )
 
@@ -323,16 +325,16 @@ class SessionStart:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a session ended: the core's `Finish`, the last view, and the replies to the plan or the command.
+    """How a session ended: the core's `Finish`, the view of its own moves, the replies to the plan or the command.
 
-    `worked`: an execution was open at some time of the session.
+    `back`: partitions whose move the plan itself rolls back.
     """
 
     finish: Finish | None
     view: ExecutionView
     plan: PlanReply | None = None
     command: CommandReply | None = None
-    worked: bool = True
+    back: Collection[TopicPartition] = ()
 
 
 async def drive(
@@ -350,7 +352,7 @@ async def drive(
     plan: asyncio.Task[PlanReply] | None = None
     command: asyncio.Task[CommandReply] | None = None
     if work.moves:
-        plan_id = uuid.uuid4().hex[:12]
+        plan_id = session.core.own.plan_id = uuid.uuid4().hex[:12]
         plan = asyncio.create_task(session.driver.submit(plan_id, work.moves, work.options))
         if on_plan is not None:
             plan.add_done_callback(lambda done: on_plan(done.result()) if _answered(done) else None)
@@ -390,10 +392,10 @@ async def drive(
         task.result()
     return Ended(
         finish,
-        session.view(),
+        view_of(session.view(), session.core.state, session.core.meter, session.core.own.moves.values()),
         plan.result() if plan is not None and _answered(plan) else None,
         command.result() if work.command is not None and command is not None and _answered(command) else None,
-        session.core.worked,
+        session.core.own.back,
     )
 
 

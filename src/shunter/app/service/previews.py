@@ -152,10 +152,11 @@ def told_theirs(theirs: Sequence[ClusterKeeper]) -> list[str]:
 
 
 def _told_one_of_theirs(keeper: ClusterKeeper) -> str:
-    if keeper.known.held_by:
-        return f"not {keeper.name}, which {keeper.known.held_by} drives: give the order there"
-    refused = why_refused(OrderKind.PAUSE, keeper.facts(), whole=True) if keeper.facts().unsure else None
-    return f"not {keeper.name}, which is only observed" if refused is None else refused[1]
+    facts = keeper.facts()
+    if facts.role is not ServiceRole.STANDBY and not facts.unsure:
+        return f"not {keeper.name}, which is only observed"
+    refused = why_refused(OrderKind.PAUSE, facts, whole=True)
+    return f"not {keeper.name}" if refused is None else refused[1]
 
 
 def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from shunter.app.executor.following import follow
 from shunter.app.executor.order_costs import bytes_again_by_plan
 from shunter.app.executor.orders import giver, hand_over, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
@@ -35,6 +36,7 @@ from shunter.model.execution import Command, CommandKind, ExecutionOptions, Move
 from shunter.model.notice import Notice
 
 if TYPE_CHECKING:
+    from shunter.app.executor.journals import JournalPlace
     from shunter.core.executor.ready import PlanReply
 
 
@@ -55,7 +57,8 @@ def execute(plan: Path, target: Target, options: ExecutionOptions, **carrying: A
     """Carry out PLAN (Kafka's reassignment JSON) on any cluster, under a journal.
 
     The executor does it from here, step by step, under whatever controller the cluster has. If a process drives the
-    cluster's journal already (`shunter serve`), it gets the plan. A partition whose replicas are null or empty in the
+    cluster's journal already, it gets the plan: `shunter serve` at once, and another shell's is followed until the moves
+    of PLAN have ended; ctrl-C ends the watching, not the moves. A partition whose replicas are null or empty in the
     plan is rolled back. `shunter submit` hands a plan to the controller instead, and ends. PLAN `-` is standard input
     (`shunter plan … | shunter execute - …`): the question is then asked at the terminal; without one, --yes is needed.
 
@@ -120,8 +123,12 @@ async def _execute(target: Target, moves: Sequence[MoveOrder], options: Executio
     here = partial(echo_gone, "the plan is carried out here")
     give = partial(order_plan, place, moves, options)
     if (answer := await hand_over(holder, give, here, take_over=target.take_over_cluster)) is not None:
-        code = told_order({**answer, "text": f"handed to {holder}: {answer['text']}"}, as_json=how.as_json)
-        return int(ExitCode.PARTLY) if code == ExitCode.DONE and answer["refused"] else code
+        stays = answer["accepted"] and "plan_id" not in answer
+        told = f"handed to {holder}: {answer['text']}{'; `shunter watch` follows them' if stays else ''}"
+        code = told_order({**answer, "text": told}, as_json=how.as_json)
+        if "plan_id" in answer and code == ExitCode.DONE:
+            code = await _follow(place, answer["plan_id"], as_json=how.as_json)
+        return int(ExitCode.PARTLY) if code in (ExitCode.DONE, ExitCode.TURNED) and answer["refused"] else code
     if others := await told_others(place, [move.tp for move in moves]):
         click.echo(others, err=True)
     return await run_session(target, SessionStart(tuple(moves), options), as_json=how.as_json)
@@ -130,6 +137,19 @@ async def _execute(target: Target, moves: Sequence[MoveOrder], options: Executio
 def echo_gone(then: str, told: str) -> None:
     """Say why no executor took an order, and what happens now."""
     click.echo(f"shunter: {told}: {then}", err=True)
+
+
+async def _follow(place: JournalPlace, plan_id: str, *, as_json: bool) -> int:
+    """Show a plan that another process carries out, until its moves have ended; returns the exit status."""
+    goes_on_without_output()
+    try:
+        with make_display(as_json=as_json) as display:
+            ended = await follow(place, plan_id, display.view)
+            display.quiet()
+    except asyncio.CancelledError:
+        click.echo("the moves go on: `shunter watch` follows them", err=True)
+        raise
+    return _told(ended, as_json=as_json)
 
 
 async def run_session(

@@ -26,7 +26,7 @@ from shunter.cli.tables import output_options, show_rows
 from shunter.core.executor.history import Execution
 from shunter.core.wording import told_bytes, told_ms
 from shunter.errors import DriverError
-from shunter.model.execution import ExecutionOptions
+from shunter.model.execution import ExecutionOptions, Outcome
 
 
 @click.command()
@@ -100,7 +100,9 @@ def told_execution(execution: Execution, *, copied: bool = True) -> str:
     counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in sorted(counts_of(execution).items()))
     if execution.refused:
         counts += f", {execution.refused} not taken on"
-    parts = [f"{began}, {took}", counts, *([f"{told_bytes(execution.copied_bytes)} copied"] if copied else [])]
+    whole = all(move.outcome is Outcome.DONE for move in execution.every_move)
+    by = "copied" if whole else "copied by steps that ended"
+    parts = [f"{began}, {took}", counts, *([f"{told_bytes(execution.copied_bytes)} {by}"] if copied else [])]
     if execution.throttles != [None]:
         rates = ["none" if rate is None else f"{told_bytes(rate)}/s" for rate in execution.throttles]
         parts.append(f"throttle {', then '.join(rates)}")

@@ -16,6 +16,7 @@ from shunter.core.executor.estimates.rates import Meter, observe_rates
 from shunter.core.executor.judgement import told_refusal
 from shunter.core.executor.log_dirs import decide_log_dirs, due_log_dirs, give_up_copies, note_asked
 from shunter.core.executor.orders import decide_command
+from shunter.core.executor.own_moves import OwnMoves
 from shunter.core.executor.polling import Polls, poll
 from shunter.core.executor.ready import (
     AlterLogDirs,
@@ -90,6 +91,7 @@ class Executor:
     book: ThrottleBook = field(default_factory=ThrottleBook)
     polls: Polls = field(default_factory=Polls)
     meter: Meter = field(default_factory=Meter)
+    own: OwnMoves = field(default_factory=OwnMoves)
     pressure: Pressure = field(default_factory=Pressure)
     _requests: dict[int, tuple[TopicPartition, ...]] = field(default_factory=dict[int, tuple[TopicPartition, ...]])
     """Requests under way, and the partitions whose steps or elections each carries."""
@@ -169,6 +171,8 @@ class Executor:
         self.loaded = True
         for entry in event.entries:
             apply(self.state, entry)
+        if not self.own.plan_id and self.state.at_work:
+            self.own.moves = dict(self.state.moves)
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
         # Another process's clock may have been hours behind or ahead of this one's.
@@ -190,6 +194,7 @@ class Executor:
             if isinstance(entry.record, StepFinished):
                 note_landed(self.state, self.state.moves[entry.record.tp], self._now_ms)
             apply(self.state, entry)
+            self.own.take(self.state, entry)
         for entry in done.batch.entries:
             self._note(entry)
             if isinstance(entry.record, MoveAccepted) and entry.record.adopted:
@@ -476,6 +481,11 @@ class Executor:
             submission = self._submissions.popleft()
             judged = judge_submission(self.state, submission.event)
             records += judged.records
+            if records and self.own.plan_id not in ("", submission.event.plan_id):
+                told = (
+                    "another shell gave a plan: this process drives its moves too, and ends with the result of its own"
+                )
+                out.notices.append(Notice("plan-joined", "", told))
             out.notices += [Notice("retargeted", str(each.tp), each.instead) for each in judged.results if each.instead]
             self._replies.append((submission.event.reply_to, judged.reply()))
         return records

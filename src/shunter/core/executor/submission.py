@@ -246,7 +246,9 @@ def _judge_order(
     complaint = validate_target(order.target, live, place=order.tp, min_isr=least, forced=event.options.force, had=had)
     if complaint is not None:
         told = complaint[1].replace("force it if that is meant", "--force takes it, if that is meant")
-        return f"{told}; live are {sorted(live)}" if "not a live broker" in told else told
+        if "not a live broker" in told:
+            return f"{told}; live are {sorted(live)}; start it first, or name a live one"
+        return told
     unfit = _absent_log_dir(state, order) or _cordoned(state, event, order, original, closed)
     if unfit is not None:
         return unfit

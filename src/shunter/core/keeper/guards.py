@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from shunter.core.keeper.cordons import why_not_cordoned
 from shunter.core.keeper.memory import MINUTE_MS
-from shunter.core.keeper.sighting import PastExecution, Sighting
+from shunter.core.keeper.sighting import PastExecution, Sighting, awaits_down, external
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.time_windows import is_within
@@ -74,7 +74,10 @@ def held_back_whatever(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
 def _under_way(sighting: Sighting, scope: Scope) -> Iterator[str]:
     ongoing, ours = sighting.check_up.ongoing, sighting.journal.open_moves
     if ongoing:
-        yield f"{counted(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))}): a plan has to wait for the end"
+        endless = [f"{tp}: {why}" for tp, move in external(sighting) if (why := awaits_down(sighting, tp, move))]
+        ends = f"; no end comes of {named(endless)}" if endless else ""
+        told = f"{counted(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))})"
+        yield f"{told}: a plan has to wait for the end{ends}"
     elif ours and sighting.journal.holder:
         yield f"{counted(len(ours), 'move')} under way ({named(sorted(ours))}): a plan has to wait for the end"
     elif ours:

@@ -13,6 +13,7 @@ from shunter.core.keeper.growth import DiskGrowth
 from shunter.core.keeper.log_dirs import LogDir, restacked
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.moves import widened
+from shunter.core.wording import named
 from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckUp
 from shunter.model.execution import OngoingReassignment
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
@@ -126,6 +127,15 @@ def external(sighting: Sighting) -> list[tuple[TopicPartition, OngoingReassignme
         return []
     ours = sighting.journal.open_moves | sighting.journal.just_ended
     return sorted((tp, move) for tp, move in sighting.check_up.ongoing.items() if tp not in ours)
+
+
+def awaits_down(sighting: Sighting, tp: TopicPartition, move: OngoingReassignment) -> str:
+    """The brokers that another tool's reassignment waits for though they are down, with the way out; "": none."""
+    down = sorted(set(move.adding).intersection(sighting.down))
+    if not down:
+        return ""
+    which = named(f"broker {broker}" for broker in down)
+    return f"it waits for {which}, which {'is' if len(down) == 1 else 'are'} down: `shunter rollback {tp}` cancels it"
 
 
 def frozen_topics(sighting: Sighting, rails: GuardRails) -> frozenset[str]:

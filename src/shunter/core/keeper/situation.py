@@ -515,7 +515,8 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
     if facts.role is ServiceRole.STANDBY:
         since_ms = facts.unclaimed_since_ms
         driven = "is driven" if since_ms is None else f"was driven at {told_time(since_ms, seconds=True)}"
-        told = f"{name} {driven} by {facts.driver}, and this service stands by: give the order there"
+        doubt = "" if since_ms is None else ", or here once `shunter serve status` says that this service drives it"
+        told = f"{name} {driven} by {facts.driver}, and this service stands by: give the order there{doubt}"
         return Refusal.STANDBY, told
     if facts.role is ServiceRole.OBSERVES:
         way_out = 'write mode = "keep" into the policy file first'

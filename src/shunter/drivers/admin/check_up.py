@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,7 +17,7 @@ from shunter.core.under_way import copies_among
 from shunter.drivers.admin.bootstrap_probe import look
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, is_shunters
 from shunter.drivers.admin.cluster import PATIENCE_S, READ_WITHIN_S, KafkaPythonAdmin
-from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs
+from shunter.drivers.admin.log_dirs import LogDirsSeen, describe_log_dirs, take_log_dirs, unlisted
 from shunter.drivers.admin.settings import min_insync
 from shunter.errors import DriverError
 from shunter.model.check_up import (
@@ -45,7 +45,8 @@ _LISTENERS = (
     "listener.security.protocol.map",
     "controller.listener.names",
 )
-_NO_LOG_DIRS: tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]] = (), ()
+_LogDirs: TypeAlias = tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...], frozenset[TopicPartition] | None]
+_NO_LOG_DIRS: _LogDirs = (), (), None
 _NOBODY: frozenset[BrokerId] = frozenset()
 _NO_ELIGIBLE: dict[TopicPartition, EligibleLeaders] = {}
 _Moves: TypeAlias = dict[TopicPartition, OngoingReassignment]
@@ -151,7 +152,7 @@ async def take_check_up(admin: KafkaPythonAdmin) -> CheckUp:
         controller=by,
         controlled_by="Shunter" if shunter else told,
         brokers=tuple(brokers),
-        topics=topics,
+        topics=_with_unlisted(topics, brokers, {**before, **ongoing}),
         ongoing=ongoing,
         ended={tp: move for tp, move in before.items() if tp not in ongoing},
         eligible=eligible,
@@ -267,8 +268,8 @@ def _advertised(client: Any, broker: BrokerId) -> list[tuple[str, str, bool]]:
     return told
 
 
-def _log_dirs(client: Any, broker: BrokerId) -> tuple[tuple[CheckedLogDir, ...], tuple[LogDirCopy, ...]]:
-    """Return a broker's log dirs, and the copies between them."""
+def _log_dirs(client: Any, broker: BrokerId) -> _LogDirs:
+    """Return a broker's log dirs, the copies between them, and the replicas in those that work if one has failed."""
     found = describe_log_dirs(client, broker, None)
     seen = LogDirsSeen({}, {}, {}, {}, (broker,))
     take_log_dirs(seen, broker, found)
@@ -282,7 +283,8 @@ def _log_dirs(client: Any, broker: BrokerId) -> tuple[tuple[CheckedLogDir, ...],
         )
         for log_dir in found
     )
-    return log_dirs, copies_among(seen.sizes, seen.futures)
+    listed = frozenset(tp for _broker, tp in seen.sizes) if seen.broken else None
+    return log_dirs, copies_among(seen.sizes, seen.futures), listed
 
 
 async def _topics(visit: _Visit) -> tuple[CheckedTopic, ...]:
@@ -315,6 +317,31 @@ def _partitions(topic: Any) -> dict[int, ObservedPartition]:
         )
         for part in topic.partitions
     }
+
+
+def _with_unlisted(
+    topics: Sequence[CheckedTopic], brokers: Iterable[CheckedBroker], moves: _Moves
+) -> tuple[CheckedTopic, ...]:
+    """The topics, with replicas as offline that no working log dir of a damaged broker lists."""
+    listed = {broker.broker: broker.listed for broker in brokers if broker.listed is not None}
+    if not listed:
+        return tuple(topics)
+
+    def judged(tp: TopicPartition, part: ObservedPartition) -> ObservedPartition:
+        move = moves.get(tp)
+        settled = (*part.isr, *part.offline, *((*move.adding, *move.removing) if move is not None else ()))
+        holders = (broker for broker, held in listed.items() if tp in held)
+        return part._replace(offline=(*part.offline, *unlisted(part.replicas, settled, listed, holders)))
+
+    return tuple(
+        replace(
+            topic,
+            partitions={
+                number: judged(TopicPartition(topic.name, number), part) for number, part in topic.partitions.items()
+            },
+        )
+        for topic in topics
+    )
 
 
 def named_operations(codes: Iterable[int] | None) -> frozenset[str] | None:

@@ -12,7 +12,7 @@ from kafka import errors as kafka_errors
 from shunter.drivers.admin.answers import in_words, translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
-from shunter.drivers.admin.log_dirs import describe_log_dirs
+from shunter.drivers.admin.log_dirs import describe_log_dirs, unlisted
 from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.settings import MIN_INSYNC, effective
 from shunter.errors import DriverError
@@ -96,7 +96,9 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     starts, ends = (_offsets(client, led if offsets else [], which) for which in (_EARLIEST, _LATEST))
     settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
     # Plans need it beside replicas that are offline alone.
-    offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"])
+    offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"]) or any(
+        each.failed for seen in log_dirs.values() for each in seen
+    )
     needs_all = MetadataObserver().controller_of(client, described)[1] if offline else None
     registered = [
         InventoryBroker(
@@ -113,8 +115,9 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     ]
     brokers = tuple(broker for broker in registered if broker.id in up)
     fenced = tuple(broker for broker in registered if broker.fenced)
+    damaged = frozenset(broker for broker, seen in log_dirs.items() if any(each.failed for each in seen))
     partitions = tuple(
-        _partition(topic, found, sizes, starts, ends, settings, changing)
+        _partition(topic, found, sizes, starts, ends, settings, changing, damaged)
         for topic in sorted(topics, key=lambda topic: str(topic["name"]))
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
@@ -175,11 +178,15 @@ def _partition(
     ends: Mapping[tuple[str, int], int],
     settings: Mapping[str, Mapping[str, str | None]],
     changing: Mapping[tuple[str, int], _Changing],
+    damaged: Collection[int],
 ) -> InventoryPartition:
     name, number = str(topic["name"]), int(found["partition_index"])
     under_way = changing.get((name, number), _Changing())
     identity = topic.get("topic_id")
     no_id = identity is None or set(str(identity)) <= {"0", "-"}
+    told = tuple(found.get("offline_replicas") or ())
+    settled = (*found["isr_nodes"], *under_way.adding, *under_way.removing, *told)
+    holders = (broker for broker, _size in sizes.get((name, number), ()))
     return InventoryPartition(
         topic=name,
         topic_id=None if no_id else str(identity),
@@ -191,7 +198,7 @@ def _partition(
         end_offset=ends.get((name, number)),
         min_insync=int(settings[name][MIN_INSYNC] or 1),
         sizes=tuple(sorted(sizes.get((name, number), ()))),
-        offline=tuple(found.get("offline_replicas") or ()),
+        offline=(*told, *unlisted(found["replica_nodes"], settled, damaged, holders)),
         cleanup_policy=settings[name][_CLEANUP],
         adding=under_way.adding,
         removing=under_way.removing,

@@ -70,6 +70,25 @@ def take_log_dirs(seen: LogDirsSeen, broker: BrokerId, log_dirs: Iterable[Mappin
                 (seen.futures if future else seen.sizes)[broker, tp] = size
 
 
+def unlisted(
+    replicas: Iterable[BrokerId], settled: Iterable[BrokerId], damaged: Iterable[BrokerId], holders: Iterable[BrokerId]
+) -> tuple[BrokerId, ...]:
+    """Replicas of a partition that lie on a failed log dir, though Kafka's metadata do not call them offline.
+
+    KRaft's controller learns from the broker in which log dir a replica is. If the log dir fails before that, the
+    controller does not know that the replica is offline.
+
+    Args:
+        replicas: All of the partition.
+        settled: Replicas of it that are in sync, or being added or removed: these may have no log yet, or none any more.
+        damaged: Brokers that answered, and of which a log dir has failed.
+        holders: Brokers that list the partition in a working log dir.
+    """
+    known = {*settled, *holders}
+    lost = {*damaged}
+    return tuple(broker for broker in replicas if broker in lost and broker not in known)
+
+
 def describe_log_dirs(
     client: Any, broker: BrokerId, partitions: Iterable[TopicPartition] | None
 ) -> list[dict[str, Any]]:

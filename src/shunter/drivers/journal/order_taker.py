@@ -124,7 +124,8 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
         moves = decode_plan(orjson.dumps(document["plan"]), f"order {order.number}")
         wanted = options_from_json(document["options"])
         options = wanted if gate is None else gate.options(wanted)
-        reply = await driver.submit(f"order-{order.number}", moves, options)
+        plan_id = f"order-{order.number}"
+        reply = await driver.submit(plan_id, moves, options)
     except ExecutorEnded:
         raise
     except (ShunterError, ValueError, KeyError) as error:
@@ -139,4 +140,6 @@ async def _answer(driver: ExecutionDriver, order: OrderRow, gate: OrderGate | No
     answer: dict[str, Any] = {"accepted": reply.error is None, "text": text, "refused": refused, "instead": instead}
     answer["thin"] = list(told_thin((move.tp, move.thin) for move in reply.moves))
     answer["held_up"] = [f"{move.tp}: {move.held_up}" for move in reply.moves if move.held_up]
+    if gate is None:
+        answer["plan_id"] = plan_id  # The shell follows it. A service carries plans out in its own time, and stays.
     return orjson.dumps(answer).decode()

@@ -102,19 +102,20 @@ def _told(events: Sequence[HistoryEvent], left_out: int, sender: str) -> str:
 
 
 def digest(events: Sequence[HistoryEvent]) -> str:
-    """What happened, in one line for each cluster and condition, or other kind of event."""
+    """What happened, in one line for each cluster and condition, or other kind of event; each with its time if several."""
     groups: dict[tuple[str, ...], list[HistoryEvent]] = {}
     for event in events:
         condition = event.subject.partition(" ")[0] if event.kind in _CONDITIONS else event.subject
         groups.setdefault((event.cluster, event.kind, condition), []).append(event)
-    lines = [_line(group) for group in groups.values()]
+    lines = [_line(group, timed=len(events) > 1) for group in groups.values()]
     shown = lines[:MOST_LINES] + ([f"and {len(lines) - MOST_LINES} more"] if len(lines) > MOST_LINES else [])
     return "\n".join(shown)
 
 
-def _line(events: Sequence[HistoryEvent]) -> str:
-    first = events[0]
-    place = f"[{first.cluster or 'fleet'}]"
+def _line(events: Sequence[HistoryEvent], *, timed: bool) -> str:
+    first, last = events[0], events[-1]
+    at = f" {datetime.fromtimestamp((last.until_ms or last.at_ms) / 1000, UTC):%H:%M:%S}Z" if timed else ""
+    place = f"[{first.cluster or 'fleet'}]{at}"
     if len(events) == 1 or first.kind not in _CONDITIONS:
         return f"{place} {events[-1].text}"
     condition = first.subject.partition(" ")[0]

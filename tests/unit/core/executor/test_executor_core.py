@@ -393,7 +393,10 @@ def test_a_dead_broker_gets_no_new_replica_whichever_partitions_name_it() -> Non
     rig.submit(("t", 0, (6, 2, 3)), ("u", 0, (2, 6, 3)))
     rig.settle(rounds=30)
     told, stays = (move.refused for move in reply_to(rig, 1).moves)
-    assert told == "replicas [6, 2, 3] for t-0 name broker 6, which is not a live broker; live are [1, 2, 3, 4, 5]"
+    assert (
+        told
+        == "replicas [6, 2, 3] for t-0 name broker 6, which is not a live broker; live are [1, 2, 3, 4, 5]; start it first, or name a live one"
+    )
     assert stays is None
     assert rig.outcomes() == {TopicPartition("u", 0): Outcome.DONE}
 
@@ -414,7 +417,7 @@ def test_what_of_a_plan_does_not_fit_is_refused_by_partition_and_the_rest_goes_o
     assert refused == [
         None,
         "the plan was made when t-1 was on [2, 1, 3]; now it is on [2, 3, 1]: make the plan anew",
-        "replicas [99, 2] for t-2 name broker 99, which is not a live broker; live are [1, 2, 3, 4, 5, 6]",
+        "replicas [99, 2] for t-2 name broker 99, which is not a live broker; live are [1, 2, 3, 4, 5, 6]; start it first, or name a live one",
         "topic t has 3 partitions, and no 7",
         "there is no topic gone",
         None,

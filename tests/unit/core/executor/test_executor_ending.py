@@ -30,7 +30,7 @@ from shunter.model.execution import (
 )
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
-from shunter.views.execution import ExecutionView, told_eta, view_execution
+from shunter.views.execution import ExecutionView, told_eta, view_execution, view_of
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
@@ -141,6 +141,21 @@ def goes_quiet(state: ExecutorState, meter: Meter, until_s: int) -> Ending:
     for second in range(32, until_s + 1, 2):
         meter.sample(state, second * 1000, {(move.target[0], tp) for tp, move in state.moves.items()})
     return when_it_ends(state, meter, until_s * 1000, {})
+
+
+def rate_after(state: ExecutorState, meter: Meter, second: int) -> float:
+    """The rate after a look that found no new byte."""
+    meter.sample(state, second * 1000, {(move.target[0], tp) for tp, move in state.moves.items()})
+    found = estimate(state, meter, second * 1000)
+    assert found is not None
+    return found.bytes_per_s
+
+
+def test_a_rate_falls_while_nothing_is_copied() -> None:
+    """An outsider's find: it rose from 767 kB/s to 1.6 MB/s while somebody's throttle let nothing through."""
+    state, meter = copying(1, size=600_000, limit=GROWTH)
+    rates = [rate_after(state, meter, second) for second in range(32, 57, 2)]
+    assert rates == sorted(set(rates), reverse=True)
 
 
 def test_copies_that_stand_still_have_no_end_and_no_rate() -> None:
@@ -291,6 +306,27 @@ def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
     told = "all moves ended; throttles are owed to broker 6: down"
     assert view.held == told, "nobody gives anything back to the dead"
     assert told in told_view(view)
+
+
+def test_who_waits_for_throttles_keeps_its_own_moves_beside_a_plan_that_comes() -> None:
+    """An outsider's find: the end of the first command was that of the plan which another shell gave meanwhile."""
+    yard = Yard({"t": [(1, 2)], "u": [(1, 2)]})
+    rig = Rig(yard)
+    rig.core.own.plan_id = "plan-1"
+    rig.submit(("t", 0, (6, 2)), options=ExecutionOptions(throttle=1_000))
+    rig.settle(catching_up=False, rounds=40)
+    yard.kill(6)
+    rig.settle(catching_up=False, rounds=30)
+    rig.command(CommandKind.STOP)
+    rig.settle(rounds=40)
+    assert rig.finish is None
+    rig.submit(("u", 0, (3, 2)))
+    rig.settle(rounds=80)
+    until(rig, lambda: rig.finish is not None, 2_000, "the executor stays")
+    state, own = rig.core.state, rig.core.own.moves
+    whole = view_execution(state, Meter(), None, rig.now_ms)
+    assert (whole.counts, view_of(whole, state, Meter(), own.values()).counts) == ({"done": 1}, {"stopped": 1})
+    assert [each.kind for each in rig.notices].count("plan-joined") == 1
 
 
 def test_stuck_moves_are_counted_together_whatever_their_reasons() -> None:

@@ -52,6 +52,8 @@ def test_each_plan_that_finds_nothing_under_way_begins_an_execution() -> None:
     assert [order.kind for order in ended.turned] == [CommandKind.ROLL_BACK]
     assert ended.moves[T0].outcome is Outcome.ROLLED_BACK
     assert reverse(ended).moves == (), "what was rolled back is where it was"
+    assert " copied by steps that ended" in told_execution(ended), "a step that was cancelled had copied more"
+    assert " copied ·" in f"{told_execution(first)} ·"
 
 
 def test_the_reverse_goes_from_where_it_ended_back_to_where_it_was_in_its_order() -> None:

@@ -302,6 +302,7 @@ def test_another_limit_counts_by_the_usual_share_until_it_is_measured() -> None:
     assert found is not None
     assert found.left_ms == pytest.approx((811_000 / 45_000 + STEP_S) * 1000, rel=0.01)
     assert found.low_ms < found.left_ms / 2 < found.left_ms * 1.4 < found.high_ms, "nothing is measured yet"
+    assert found.bytes_per_s == 0, "an outsider's find: a line of 0.0 % had the throttle's usual share as its rate"
     assert estimate(state, Meter(limit=50_000), 42_000) is None, "no share of a throttle is known"
 
 

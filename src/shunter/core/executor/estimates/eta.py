@@ -31,7 +31,8 @@ of Kafka's quotas to even out."""
 FREE_HALF_LIFE_MS = 5_000
 """Half-life of samples without a throttle: there are no bursts to even out, and rates change as brokers warm up."""
 STALL_MS = 10_000
-"""If no byte arrived for this long, the copies stood still. Such stretches do not count for the rate."""
+"""If no byte arrived for this long, the copies stood still. Once bytes arrive again, such a stretch does not count for the
+rate."""
 LEAST_MS = 4_000
 TRUST_MS = 30_000
 """After this time a measurement under a throttle counts as much as the general knowledge about throttles."""
@@ -70,7 +71,7 @@ OBSERVED_S = 1.0
 
 
 class Estimate(NamedTuple):
-    """Remaining bytes, their rate (bytes per second), and milliseconds until the end with an 80 % interval."""
+    """Remaining bytes, their measured rate (bytes per second), and milliseconds until the end with an 80 % interval."""
 
     remaining_bytes: int
     bytes_per_s: float
@@ -240,7 +241,7 @@ def _scale(lines: Iterable[Line], factor: float) -> None:
 
 
 class _Pace(NamedTuple):
-    """Bytes per second that arrive: `measured` at all brokers together, `each` as expected at one broker.
+    """Bytes per second that arrive: `measured` at all brokers together (0: nothing was), `each` as expected at one broker.
 
     `beside`: how many brokers were copied to at the same time. `ahead`: by how many bytes all copies are ahead of that
     pace. `guessed`: the share of `each` (0 to 1) that is guessed, not measured.
@@ -260,7 +261,7 @@ def _expected(state: ExecutorState, meter: Meter, lines: Iterable[Line]) -> _Pac
     if state.limit is None or usual is None or not receiving:
         return None
     each = max(1.0, state.limit * usual)
-    return _Pace(each * len(receiving), each, float(len(receiving)), guessed=1.0)
+    return _Pace(0.0, each, float(len(receiving)), guessed=1.0)
 
 
 def _free(points: list[Point]) -> _Pace | None:
@@ -328,7 +329,7 @@ def _ahead(points: list[Point], bytes_per_s: float) -> float:
 
 
 def _rates(points: list[Point], half_life_ms: float) -> tuple[float, float]:
-    """Bytes per second of all brokers, and of one. Late samples count most; stretches without bytes are left out."""
+    """Bytes per second of all brokers, and of one. Late samples count most; past stretches without bytes are left out."""
     last_ms = points[-1].at_ms
     grown = lasted = worked = 0.0
     for before, after in _moving(points):
@@ -349,8 +350,7 @@ def _moving(points: list[Point]) -> Iterable[tuple[Point, Point]]:
             yield from still
         still = []
         yield before, after
-    if not _stalled(still):
-        yield from still
+    yield from still  # Nobody knows yet whether the copies go on: until then the rate falls.
 
 
 def _stalled(still: list[tuple[Point, Point]]) -> bool:

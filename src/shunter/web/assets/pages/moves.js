@@ -187,7 +187,7 @@ function Now({ name, who }) {
         <${LongTable} label="Moves" kind="of-moves" path=${base} query=${new URLSearchParams({ search, state })} version=${summary.version} columns=${COLUMNS}
           selected=${(move) => chosen.has(move.partition)} row=${(move) => html`<${Row} name=${name} who=${who} situation=${summary.situation} move=${move} chosen=${chosen.has(move.partition)} toggle=${toggle} opened=${move.partition === opened} />`}
           empty=${html`<${Empty} title="No such move">Nothing fits this search.</${Empty}>`} />
-        <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> copying <span class="replica behind">6</span> out of sync <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped <span class="replica here">7</span> assigned</p></section>`}`;
+        <p class="legend dim"><span class="replica stays">1</span> in sync <span class="replica comes">2</span> added, not in sync yet <span class="replica behind">6</span> out of sync <span class="replica later">3</span> will come <span class="replica goes">4</span> will go <span class="replica gone">5</span> was dropped <span class="replica here">7</span> assigned</p></section>`}`;
   }}</${Shown}>`;
 }
 

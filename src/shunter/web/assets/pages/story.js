@@ -7,7 +7,7 @@ import { bytes, duration, words } from "../words.js";
 
 export const KINDS = { moving: "busy", pending: "still", paused: "watch", done: "good", "rolled-back": "watch", stopped: "watch", left: "watch", gone: "still", refused: "bad", superseded: "watch", foreign: "still", open: "busy" };
 const STEP_KINDS = { done: "good", "under way": "busy", "asked for": "busy", dropped: "watch", "to come": "still" };
-const TOLD = { later: "will come", gone: "was dropped", stays: "in sync", comes: "copying", behind: "out of sync", goes: "will go", here: "assigned" };
+const TOLD = { later: "will come", gone: "was dropped", stays: "in sync", comes: "added, not in sync yet", behind: "out of sync", goes: "will go", here: "assigned" };
 
 // Shown by marks and words, not by colour alone.
 export const Replica = ({ id, kind }) => html`<span class="replica ${kind}" title="broker ${id}: ${TOLD[kind]}"><span class="hidden">broker </span>${id}<span class="hidden"> ${TOLD[kind]}</span></span>`;

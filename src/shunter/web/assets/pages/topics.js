@@ -13,7 +13,7 @@ const BACK = { search: "", topic: "", broker: "", pstate: "", partition: "" };
 // Replicas of a partition in order; the leader is marked, and those that are not in sync.
 export function Held({ row }) {
   const kind = (id) => (row.offline.includes(id) ? "gone" : row.isr.includes(id) ? "stays" : row.adding.includes(id) ? "comes" : "goes");
-  const told = { gone: "offline", stays: "in sync", comes: "copying", goes: "out of sync" };
+  const told = { gone: "offline", stays: "in sync", comes: "added, not in sync yet", goes: "out of sync" };
   return html`<span class="replicas">${row.replicas.map((id) => html`<span key=${id} class="replica ${kind(id)} ${id === row.leader ? "leads" : ""}" title="broker ${id}: ${told[kind(id)]}${id === row.leader ? ", leader" : ""}"><span class="hidden">broker </span>${id}<span class="hidden"> ${told[kind(id)]}${id === row.leader ? ", leader" : ""}</span></span>`)}</span>`;
 }
 
