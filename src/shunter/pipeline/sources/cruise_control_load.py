@@ -31,7 +31,7 @@ _SOURCE = "cruise_control_load"
 _LEFT_TO_THE_BATCH = ("schema_version", "date", "ingest_id")
 
 
-def read_load(spark: SparkSession, paths: Sequence[str], *, at: datetime | None = None) -> DataFrame:
+def read_cruise_control_load(spark: SparkSession, paths: Sequence[str], *, at: datetime | None = None) -> DataFrame:
     """Read answers. Grain: one row per file; records, brokers, file, seen (seconds since 1970), broken."""
     answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
     broken = (
