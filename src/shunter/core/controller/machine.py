@@ -163,10 +163,11 @@ class ControllerMachine:
         decides = self.state.active and self.in_turns is None
         if decides:
             self._process(now_ms, bundle)
-            writing = self.outstanding.tasks if self.outstanding is not None else []
-            if self.outbox.round_is_over(self.intake.queue.in_rounds(writing), now_ms):
-                bundle.requests += self.intake.end_round(now_ms)
-                bundle.more = True  # Other work has waited for the end of the round.
+            if self.outbox.round is not None:
+                writing = self.outstanding.tasks if self.outstanding is not None else []
+                if self.outbox.round_is_over(self.intake.queue.in_rounds(writing), now_ms):
+                    bundle.requests += self.intake.end_round(now_ms)
+                    bundle.more = True  # Other work has waited for the end of the round.
             bundle.replies += self.intake.topic_replies.take_known(now_ms)
             bundle.requests += self.outbox.maybe_metadata(now_ms)
             bundle.reads += self.intake.read_again(now_ms)
