@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from shunter.pipeline.ingest.identity import id_of_name
 from shunter.pipeline.ingest.sequence import DUPLICATE, KNOWN, judge_batches
 from shunter.pipeline.ingest.spreading import numbers_of_tasks
-from shunter.pipeline.lake.schemas import AMOUNTS, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
+from shunter.pipeline.lake.schemas import AMOUNTS, BROKER_SAMPLES, MEASURES, REJECTS, REPLICA_KEY, ROLES, SCHEMA_VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,10 +53,26 @@ class Limits:
     future_seconds: int = 300
 
 
+_LEFT_TO_THE_BATCH = ("schema_version", "date", "ingest_id")
+
+
 def as_raw(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
     """Rows in the columns of `RAW`: those that are given; all others are null. Grain: as `rows`, none dropped."""
     columns = {name: F.lit(None).cast(_RAW_KINDS[name]) for name in RAW} | dict(given)
     return rows.select(*(columns[name].alias(name) for name in RAW))
+
+
+def as_broker_rows(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
+    """Rows in the columns of `broker_samples` but for the batch's, and file, reader_rule, reader_detail (null).
+
+    Grain: as `rows`, which have `file`; none dropped.
+    """
+    kinds = {field.name: field.dataType for field in BROKER_SAMPLES.schema if field.name not in _LEFT_TO_THE_BATCH}
+    text = F.lit(None).cast("string")
+    return rows.select(
+        *(given.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()),
+        "file", text.alias("reader_rule"), text.alias("reader_detail"),
+    )  # fmt: skip
 
 
 def judge(rows: DataFrame, *, now: datetime, limits: Limits | None = None, cluster: str | None = None) -> DataFrame:

@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.pipeline.ingest.broken_files import FILE_RULE
-from shunter.pipeline.ingest.validation import as_raw
-from shunter.pipeline.lake.schemas import BROKER_SAMPLES, LEADER
+from shunter.pipeline.ingest.validation import as_broker_rows, as_raw
+from shunter.pipeline.lake.schemas import LEADER
 from shunter.pipeline.sources.cruise_control import KIB, MIB
 from shunter.pipeline.sources.tables import seen_at
 
@@ -28,7 +28,6 @@ _ANSWER = """
     progress array<string>, errorMessage string, _corrupt_record string
 """
 _SOURCE = "cruise_control_load"
-_LEFT_TO_THE_BATCH = ("schema_version", "date", "ingest_id")
 
 
 def read_load(spark: SparkSession, paths: Sequence[str], *, at: datetime | None = None) -> DataFrame:
@@ -78,12 +77,7 @@ def broker_stats(answers: DataFrame, *, cluster: str, window_seconds: int) -> Da
         "bytes_in_rate": F.col("one.LeaderNwInRate") * KIB, "bytes_out_rate": F.col("one.NwOutRate") * KIB,
         "replication_bytes_in_rate": F.col("one.FollowerNwInRate") * KIB, "size_bytes": F.round(F.col("one.DiskMB") * MIB),
     }  # fmt: skip
-    kinds = {field.name: field.dataType for field in BROKER_SAMPLES.schema if field.name not in _LEFT_TO_THE_BATCH}
-    text = F.lit(None).cast("string")
-    return each.select(
-        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()),
-        "file", text.alias("reader_rule"), text.alias("reader_detail"),
-    )  # fmt: skip
+    return as_broker_rows(each, columns)
 
 
 def _amount(seconds: int, rate: Column) -> Column:

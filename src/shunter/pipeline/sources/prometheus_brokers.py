@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from shunter.formats.metric_names import OF_BROKERS
 from shunter.formats.series_labels import SeriesLabels
-from shunter.pipeline.lake.schemas import BROKER_SAMPLES
+from shunter.pipeline.ingest.validation import as_broker_rows
 from shunter.pipeline.sources.prometheus_forms import Told, told_by_answers
 from shunter.pipeline.sources.prometheus_points import increases_of
 from shunter.pipeline.sources.prometheus_series import series_of
@@ -22,7 +22,6 @@ _RATES = {
     "replication_bytes_in_rate": "replication_bytes_in",
     "replication_bytes_out_rate": "replication_bytes_out",
 }
-_LEFT_TO_THE_BATCH = ("schema_version", "date", "ingest_id")
 
 
 def prometheus_brokers(
@@ -72,9 +71,4 @@ def prometheus_brokers(
         "size_bytes": F.round("disk"),
         "source": F.lit("prometheus"),
     }  # fmt: skip
-    kinds = {field.name: field.dataType for field in BROKER_SAMPLES.schema if field.name not in _LEFT_TO_THE_BATCH}
-    text = F.lit(None).cast("string")
-    return summed.select(
-        *(columns.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in kinds.items()),
-        "file", text.alias("reader_rule"), text.alias("reader_detail"),
-    )  # fmt: skip
+    return as_broker_rows(summed, columns)
