@@ -121,47 +121,35 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     ]
     fenced = dict(seen.fenced)
     return silent + [
-        _gone(broker, lost[broker], fenced.get(broker), _given_up(seen, broker) if lost[broker] else _EMPTY_ONE)
+        _gone(
+            broker,
+            lost[broker],
+            fenced.get(broker),
+            _EMPTY_ONE if not lost[broker] else _GIVEN_UP if _copied(seen, broker) else _NO_DATA,
+        )
         for broker in sorted(lost.keys() | fenced.keys())
     ]
 
 
 _EMPTY_ONE = "if it never comes back, `kafka-cluster unregister` ends its registration"
-_ELSEWHERE = (
-    "if it never comes back, `shunter plan --scope offline` gives replicas that a live broker has too other brokers "
-    "(`--scope replace`: one broker in its place)"
+_SEE_WHERE = (
+    "`shunter plan --scope offline --dry-run` shows which of its offline replicas other brokers can take, and what holds "
+    "up the rest"
 )
-_NO_PLACE = (
-    "if it never comes back, add a broker, and `shunter plan --scope replace` puts that in its place: now its "
-    "replicas can go nowhere"
-)
+_GIVEN_UP = f"if it never comes back, {_SEE_WHERE} (`--scope replace`: one broker in its place)"
 _NO_DATA = "no plan can copy its replicas: no live broker has them in sync"
 
 
-def _given_up(seen: CheckUp, broker: BrokerId) -> str:
-    """What is done about a broker's offline replicas if they never come back, as the planner's scope `offline` judges."""
+def _copied(seen: CheckUp, broker: BrokerId) -> bool:
+    """Whether an offline replica of this broker is in sync on a live one, so that a plan can ask for a copy of it."""
     up = {each.broker for each in seen.brokers}
-    partitions = [each for topic in seen.topics for each in topic.partitions.values()]
-    closed = {
-        each.broker
-        for each in seen.brokers
-        if (working := [log_dir for log_dir in each.log_dirs if not log_dir.error])
-        and all(log_dir.cordoned for log_dir in working)
-    }
-    ill = {each.broker for each in seen.brokers if each.silent or any(log_dir.error for log_dir in each.log_dirs)}
-    able = up - closed - ill - {each for partition in partitions for each in partition.offline}
-    copied = [
-        each
-        for each in partitions
-        if broker in each.replicas
+    return any(
+        broker in each.replicas
         and (broker not in up or broker in each.offline)
         and not up.intersection(each.isr) <= set(each.offline)
-    ]
-    if not copied:
-        return _NO_DATA
-    # Kafka takes no target that names a cordoned broker.
-    moves = (not able <= set(each.replicas) and closed.isdisjoint({*each.replicas} - {broker}) for each in copied)
-    return _ELSEWHERE if any(moves) else _NO_PLACE
+        for topic in seen.topics
+        for each in topic.partitions.values()
+    )
 
 
 def _gone(broker: int, replicas: int, fenced: str | None, gone: str) -> Finding:
@@ -408,8 +396,8 @@ def _disks(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
             where = f"broker {broker.broker}: log dir {log_dir.path}"
             if log_dir.error:
                 advice = "replace the disk and restart the broker"
-                if _given_up(seen, broker.broker) == _ELSEWHERE:
-                    advice += ", or `shunter plan --scope offline` gives its replicas other brokers"
+                if _copied(seen, broker.broker):
+                    advice += f"; {_SEE_WHERE}"
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))
                 continue
             if log_dir.cordoned:
