@@ -12,7 +12,7 @@ from shunter.core.planning.bounds import Bound, byte_bound, joint_bound
 from shunter.core.planning.cluster import ClusterLoad, Resource
 from shunter.core.planning.explain import Summary, broker_changes, move_reasons, summarise
 from shunter.core.planning.moves import BalancedPlan
-from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope, without_empty
+from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.wishes import picked_wishes
 from shunter.core.wording import counted, named
 from shunter.errors import FormatError, SettingsError
@@ -183,9 +183,7 @@ def plan_raw(raw: bytes, place: str, options: PlanOptions, fenced: Collection[Br
     cluster = cluster_from(read_plan_input(raw, place, ignore_racks=options.ignore_racks))
     del raw
     request = replace(request_from(options), **_particulars(options, cluster))
-    request, told = without_empty(request, {*fenced}.difference(cluster.brokers))
-    made = plan(cluster, request)
-    made = replace(made, notes=(*told, *made.notes))
+    made = plan(cluster, request, {*fenced})
     return Planned(
         reassignment=write_reassignment(made.assignments(), made.elections()),
         summary=summarise(made, *_bounds(made, options.bound)),

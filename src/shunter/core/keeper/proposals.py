@@ -18,7 +18,7 @@ from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound
 from shunter.core.planning.cluster import ClusterLoad
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope, without_empty
+from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.core.wording import counted
 from shunter.model.execution import MoveOrder
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
@@ -242,9 +242,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
     fenced = {broker.id for broker in sighting.inventory.fenced}
     while True:
         try:
-            request, empty = without_empty(request, fenced.difference(load.brokers))
-            told += empty
-            made = plan(load, request)
+            made = plan(load, request, fenced)
         except PlanRefused as error:
             return Made((), (str(error), *told))
         elected = made.elections()
@@ -269,7 +267,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
     done = tuple(each for at, each in enumerate(changes) if at not in staying)
     if scope is Scope.FILLING_DISKS:
         return Made(done, (*_full_even_so(done, sighting, policy), *told, *undone))
-    least = round(byte_bound(load, request, made.targets).size * KIB) if scope in _BOUNDED else None
+    least = round(byte_bound(load, made.request, made.targets).size * KIB) if scope in _BOUNDED else None
     return Made(done, tuple(told + undone), least)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
 from shunter.core.planning.reached import told_by_cap, ways_out, what_is_left, what_is_unknown
 from shunter.core.planning.repair import crowded_topics, repair, spread_topics, take_back
-from shunter.core.planning.request import BALANCING, EMPTYING, MEASURED, ORDER_ALONE, PlanRequest, Scope
+from shunter.core.planning.request import BALANCING, EMPTYING, MEASURED, ORDER_ALONE, PlanRequest, Scope, without_empty
 from shunter.core.planning.scopes import apply_scope, check
 from shunter.core.planning.transport import balance_bulk, balance_counts
 from shunter.core.wording import counted, named
@@ -28,7 +29,7 @@ _WORTH_A_PASS = 0.99
 _LEAST_GAIN = 1e-9
 
 
-def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
+def plan(cluster: ClusterLoad, request: PlanRequest, fenced: AbstractSet[int] = frozenset()) -> BalancedPlan:
     """Plan a request.
 
     Caps are hard. If the plan without caps fits, it is the plan.
@@ -37,10 +38,21 @@ def plan(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     reached, the result is planned again here, until another pass gains nothing. (With a cap, a later plan has a new cap
     and goes on where this one stopped.)
 
+    Args:
+        cluster: The cluster.
+        request: The request.
+        fenced: Brokers that are registered and fenced. One that is no part of `cluster` holds nothing: that is told.
+
     Raises:
         PlanRefused: The request names a broker or topic that the cluster doesn't have, or contradicts itself.
     """
     check(request)
+    request, told = without_empty(request, fenced - set(cluster.brokers))
+    made = _capped(cluster, request)
+    return replace(made, notes=(*told, *made.notes))
+
+
+def _capped(cluster: ClusterLoad, request: PlanRequest) -> BalancedPlan:
     free, its_board = _planned(cluster, replace(request, max_bytes_percent=None, max_moves=None))
     free = replace(free, request=request, undone=free.undone + what_is_left(free, its_board))
     if _budget(cluster, request).allows(free.bytes_moved, len(free.moves)):

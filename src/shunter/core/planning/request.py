@@ -110,7 +110,7 @@ def without_empty(request: PlanRequest, empty: AbstractSet[BrokerId]) -> tuple[P
         empty: Brokers that are registered and fenced, and hold no replica. They are no part of the plan's cluster.
 
     Raises:
-        PlanRefused: such a broker is to receive replicas, or no other one is to be emptied.
+        PlanRefused: such a broker is to receive replicas.
     """
     wanted = request.brokers if request.scope is Scope.FILL else request.replacements
     for broker in wanted:
@@ -119,8 +119,6 @@ def without_empty(request: PlanRequest, empty: AbstractSet[BrokerId]) -> tuple[P
     pairs = list(zip_longest(request.brokers, request.replacements))
     kept = [pair for pair in pairs if pair[0] not in empty]
     told = [f"broker {old} is fenced and holds no replica: nothing has to leave it" for old, _ in pairs if old in empty]
-    if told and not kept:
-        raise PlanRefused("; ".join(told))
     asked = replace(
         request,
         brokers=tuple(old for old, _new in kept),
