@@ -11,7 +11,7 @@ from shunter.core.executor.state import ExecutorState
 from shunter.core.own_topics import WORDS_TOPIC, shortage
 from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
-from shunter.core.wording import NAMED, counted, named
+from shunter.core.wording import NAMED, counted, named, told_brokers
 from shunter.model.check_up import LOG_DIRS, MOVES, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
 from shunter.model.execution import ObservedPartition, ObservedTopic
 from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
@@ -96,8 +96,8 @@ def _quorum(seen: CheckUp) -> list[Finding]:
         "of its voters that is gone; until one leads nothing is elected, moved or changed, and what is shown below is of "
         "before"
     )
-    ways = [f"restart what hangs: broker {named(sorted(hung))}"] if hung else []
-    ways += [f"start broker {named(sorted(gone))}"] if gone else []
+    ways = [f"restart what hangs: {told_brokers(hung)}"] if hung else []
+    ways += [f"start {told_brokers(gone)}"] if gone else []
     advice = "; ".join([*ways, "start each controller that is down", "then look again"])
     return [Finding(Level.PROBLEM, "quorum", told, advice)]
 
@@ -133,8 +133,8 @@ def _brokers(seen: CheckUp) -> list[Finding]:
 
 _EMPTY_ONE = "if it never comes back, `kafka-cluster unregister` ends its registration"
 _SEE_WHERE = (
-    "`shunter plan --scope offline --dry-run` shows which of its offline replicas other brokers can take, and what holds "
-    "up the rest"
+    "`shunter plan --scope offline --dry-run` shows which offline replicas other brokers can take, and what holds up the "
+    "rest"
 )
 _GIVEN_UP = f"if it never comes back, {_SEE_WHERE} (`--scope replace`: one broker in its place)"
 _NO_DATA = "no plan can copy its replicas: no live broker has them in sync"
@@ -234,31 +234,55 @@ def _partitions(seen: CheckUp) -> list[Finding]:
             "no replicas: nobody can read or write there",
             "delete the topic, or give the partition replicas with kafka-reassign-partitions",
         ),
-        (below, Level.PROBLEM, "fewer in sync than min.insync.replicas: acks=all is refused", _ways_back(seen, below)),
+        (
+            below,
+            Level.PROBLEM,
+            "fewer in sync than min.insync.replicas: acks=all is refused",
+            _ways_back(seen, below, elsewhere=True),
+        ),
         (late, Level.WARNING, "replicas out of sync", _ways_back(seen, late)),
     )
     found = [
-        Finding(level, "partitions", f"{counted(len(tps), 'partition')} with {told} ({named(tps)})", advice)
+        Finding(level, "partitions", f"{counted(len(tps), *nouns)} with {told} ({named(tps)})", advice)
         for tps, level, told, advice in kinds
         if tps
+        for nouns in [
+            ("more partition", "more partitions") if tps is late and (below or leaderless) else ("partition",)
+        ]
     ]
     return [*_leaderless(seen, leaderless), *found]
 
 
-def _ways_back(seen: CheckUp, lacking: Mapping[TopicPartition, AbstractSet[BrokerId]]) -> str:
-    """What brings replicas back in sync, by what keeps them from it. `lacking`: the brokers that each partition lacks."""
+def _ways_back(
+    seen: CheckUp, lacking: Mapping[TopicPartition, AbstractSet[BrokerId]], *, elsewhere: bool = False
+) -> str:
+    """What brings replicas back in sync, by what keeps them from it. `lacking`: the brokers that each partition lacks.
+
+    `elsewhere`: tell also that offline ones can be copied to other brokers, where they can.
+    """
     partitions = {(topic.name, number): each for topic in seen.topics for number, each in topic.partitions.items()}
     up = {broker.broker for broker in seen.brokers}
     late = {(broker, broker in partitions[tp].offline) for tp, brokers in lacking.items() for broker in brokers}
-    ways = _ways_up({broker for broker, offline in late if offline or broker not in up}, up)
-    slow = {broker for broker, offline in late if not offline and broker in up}
-    return ", ".join([*ways, *([f"see whether broker {named(sorted(slow))} is slow or throttled"] if slow else [])])
+    gone = {broker for broker, offline in late if offline or broker not in up}
+    slow = {broker for broker, _offline in late if broker not in gone}
+    ways = _ways_up(seen, gone)
+    ways += [f"see whether {told_brokers(slow)} {'is' if len(slow) == 1 else 'are'} slow or throttled"] if slow else []
+    told = ", ".join(ways)
+    return f"{told}; {_SEE_WHERE}" if elsewhere and any(_copied(seen, broker) for broker in gone) else told
 
 
-def _ways_up(brokers: AbstractSet[BrokerId], up: AbstractSet[BrokerId]) -> list[str]:
-    """What brings offline replicas on these brokers back; `up`: brokers that are, so that a log dir of theirs failed."""
-    ways = [f"start broker {named(sorted(brokers - up))}"] if brokers - up else []
-    return ways + ([f"mend the log dir of broker {named(sorted(brokers & up))} that failed"] if brokers & up else [])
+def _ways_up(seen: CheckUp, brokers: AbstractSet[BrokerId]) -> list[str]:
+    """What brings offline replicas on these brokers back, by what is known of each broker.
+
+    A broker that is up without a failed log dir is one that starts or stops, or whose log dirs could not be read.
+    """
+    up = {each.broker for each in seen.brokers}
+    failed = {each.broker for each in seen.brokers if any(log_dir.error for log_dir in each.log_dirs)}
+    starting = (brokers & up) - failed
+    ways = [f"start {told_brokers(brokers - up)}"] if brokers - up else []
+    ways += [f"mend the failed log dir of {told_brokers(brokers & failed)}"] if brokers & failed else []
+    why = f"why no replica there is online ({'does it' if len(starting) == 1 else 'do they'} start or stop?)"
+    return ways + ([f"see in the log of {told_brokers(starting)} {why}"] if starting else [])
 
 
 def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
@@ -310,7 +334,6 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
     """
     partitions = {(topic.name, number): part for topic in seen.topics for number, part in topic.partitions.items()}
     kinds: dict[tuple[str, str], list[tuple[TopicPartition, Replicas]]] = {}
-    up = {broker.broker for broker in seen.brokers}
     for tp in tps:
         told, isr = seen.eligible.get(tp, EligibleLeaders()), partitions[tp].isr
         kind, brokers = (
@@ -326,7 +349,7 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
         names = named(tp for tp, _brokers in found)
         what = f"{counted(len(found), 'partition')} with no leader: nobody can read or write there ({names})"
         needed = {broker for _tp, brokers in found for broker in brokers}
-        ways = _ways_up(needed, up)
+        ways = _ways_up(seen, needed)
         each = "it is" if len(needed) == 1 else "each is"
         known = (
             f"{' and '.join(ways)}: {each} {kind}"

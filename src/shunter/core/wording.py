@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 NAMED = 3
 """The most things of a kind that are named; the others are counted."""
+_BROKERS_NAMED = 8
+"""The most brokers that are named: ids are short, and "broker 2, 3, 4 and 1 more" reads like broker 1."""
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
@@ -16,8 +18,8 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def told_brokers(brokers: Collection[int]) -> str:
-    """Brokers by id: `broker 3`, `brokers 3, 5`."""
-    return f"broker{'s' if len(brokers) != 1 else ''} {', '.join(map(str, brokers))}"
+    """Brokers by id: `broker 3`, `brokers 3, 5`; of many the first few, and how many more there are."""
+    return f"broker{'s' if len(brokers) != 1 else ''} {named(sorted(brokers), _BROKERS_NAMED)}"
 
 
 def told_bytes(number: float) -> str:

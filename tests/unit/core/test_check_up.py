@@ -106,9 +106,19 @@ def test_what_brings_replicas_back_in_sync_is_told_by_what_keeps_them_from_it() 
     """An outsider's find: "start what is down", where every broker was up and a log dir had failed."""
     part = ObservedPartition((1, 2), (1,), 1, (2,))
     seen = replace(WELL, topics=(CheckedTopic("t", 2, {0: part}, ALL),))
-    advice = {each.text.split(" with ")[1]: each.advice for each in bad(seen) if each.check == "partitions"}
-    below = "fewer in sync than min.insync.replicas: acks=all is refused (t-0)"
-    assert advice == {below: "mend the log dir of broker 2 that failed"}
+    failed = replace(seen, brokers=(broker(1), broker(2, error="KAFKA_STORAGE_ERROR"), broker(3)))
+    below = "1 partition with fewer in sync than min.insync.replicas: acks=all is refused (t-0)"
+    elsewhere = (
+        "; `shunter plan --scope offline --dry-run` shows which offline replicas other brokers can take, and what holds up "
+        "the rest"
+    )
+    for world, way in (
+        (failed, "mend the failed log dir of broker 2"),
+        # An outsider's find: the log dir of a broker that stopped was said to have failed, where every one worked.
+        (seen, "see in the log of broker 2 why no replica there is online (does it start or stop?)"),
+    ):
+        advice = {each.text: each.advice for each in bad(world) if each.check == "partitions"}
+        assert advice == {below: way + elsewhere}
     for slow in (part._replace(offline=()), part._replace(replicas=(1, 2, 3), isr=(1, 2), offline=())):
         (found,) = [
             each
@@ -117,7 +127,15 @@ def test_what_brings_replicas_back_in_sync_is_told_by_what_keeps_them_from_it() 
         ]
         assert found.advice == f"see whether broker {slow.replicas[-1]} is slow or throttled"
     dead = replace(seen, brokers=WELL.brokers[:1])
-    assert any(each.advice == "start broker 2" for each in bad(dead) if each.check == "partitions")
+    assert any(each.advice == "start broker 2" + elsewhere for each in bad(dead) if each.check == "partitions")
+
+
+def test_partitions_that_were_counted_already_are_not_counted_as_out_of_sync_again() -> None:
+    """An outsider's find: 34 out of sync were told, and 41 were: seven had been told under acks=all."""
+    below, late = (ObservedPartition((1, 2, 3)[:many], isr, 1) for many, isr in ((2, (1,)), (3, (1, 2))))
+    seen = replace(WELL, topics=(CheckedTopic("t", 2, {0: below, 1: late}, ALL),))
+    told = [each.text for each in bad(seen) if "out of sync" in each.text]
+    assert told == ["1 more partition with replicas out of sync (t-1)"]
 
 
 def test_what_moves_says_nothing_of_how_many_replicas_are_usual() -> None:
@@ -399,7 +417,7 @@ def test_a_controller_that_does_not_answer_is_a_problem_with_the_brokers_to_star
     assert quorum.text.startswith(
         "no controller answers (the quorum, moves): a leader of the metadata quorum that hangs"
     )
-    way = "restart what hangs: broker 1; start broker 3, 4; start each controller that is down; then look again"
+    way = "restart what hangs: broker 1; start brokers 3, 4; start each controller that is down; then look again"
     assert quorum.advice == way
     assert [each.text for each in bad(lost) if each.check == "unread"] == ["topics could not be looked at: w"]
     assert "the controller fences it" not in " ".join(each.advice for each in bad(lost))
@@ -434,8 +452,10 @@ def test_what_may_not_be_done_is_told_by_the_commands_that_need_it() -> None:
 
 
 def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
-    """Brokers 1 and 2 are down."""
-    seen = replace(WELL, brokers=WELL.brokers[2:], topics=topic(1, HEALTHY._replace(isr=isr, leader=-1)))
+    """Brokers 1 and 2 are down, and a log dir of broker 3 failed."""
+    seen = replace(
+        WELL, brokers=(broker(3, error="KAFKA_STORAGE_ERROR"),), topics=topic(1, HEALTHY._replace(isr=isr, leader=-1))
+    )
     (found,) = [
         each for each in bad(replace(seen, eligible={} if told is None else {T0: told})) if each.check == "partitions"
     ]
@@ -448,12 +468,12 @@ def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
     ("isr", "told", "advice"),
     [
         ((2,), None, "start broker 2: it is in the ISR; if that"),
-        ((), EligibleLeaders((1, 2), (1,)), "start broker 1, 2: each is an eligible leader (ELR); if that"),
-        ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the log dir of broker 3 that failed: each is"),
+        ((), EligibleLeaders((1, 2), (1,)), "start brokers 1, 2: each is an eligible leader (ELR); if that"),
+        ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the failed log dir of broker 3: each is"),
         (
             (),
             EligibleLeaders((), (3,)),
-            "mend the log dir of broker 3 that failed: it is the last known leader; no other replica is up, so an UNCLEAN",
+            "mend the failed log dir of broker 3: it is the last known leader; no other replica is up, so an UNCLEAN",
         ),
         ((), EligibleLeaders(), "start what is down: no replica is known to have every record; if that"),
         ((), None, "start what is down: no replica is known to have every record; if that"),
@@ -476,7 +496,8 @@ def test_a_broker_that_is_listed_and_silent_is_a_problem_of_its_own() -> None:
 def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
     seen = replace(WELL, topics=topic(1, ObservedPartition((2,), (), -1)), eligible={T0: EligibleLeaders((2,))})
     advice = next(each.advice for each in bad(seen) if each.check == "partitions")
-    assert advice == "mend the log dir of broker 2 that failed: it is an eligible leader (ELR)"
+    way = "see in the log of broker 2 why no replica there is online (does it start or stop?)"
+    assert advice == f"{way}: it is an eligible leader (ELR)"
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from shunter.core.planning.explain import Summary, broker_changes, move_reasons,
 from shunter.core.planning.moves import BalancedPlan
 from shunter.core.planning.request import BALANCING, EMPTYING, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.wishes import picked_wishes
-from shunter.core.wording import counted, named
+from shunter.core.wording import counted, named, told_brokers
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.plan_files import PlanInput, read_plan_input, write_moves, write_reassignment
 from shunter.formats.topic_wishes import decode_wishes
@@ -96,7 +96,7 @@ class Planned:
         if not brokers:
             return ()
         which = counted(len(names), "partition keeps", "partitions keep")
-        kept = f"{which} a replica on broker {named(brokers)}, which is down ({named(names, _NAMED)})"
+        kept = f"{which} a replica on {told_brokers(brokers)}, which {'is' if len(brokers) == 1 else 'are'} down ({named(names, _NAMED)})"
         refusal = f'refuses a whole plan that names it ("Unknown broker id {brokers[0]}")'
         return (f"{kept}: Apache's tool {refusal}; `shunter execute` carries it out",)
 

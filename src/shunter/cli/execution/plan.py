@@ -13,7 +13,7 @@ from shunter.cli.execution.display import say_json
 from shunter.core.executor.capacity import told_unknown
 from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
-from shunter.core.wording import counted, named, told_bytes, told_ms
+from shunter.core.wording import counted, told_brokers, told_bytes, told_ms
 from shunter.model.execution import ExecutionOptions, MoveOrder
 
 SHOWN = 40
@@ -70,9 +70,9 @@ def _told_needs(steps: Iterable[PlannedStep]) -> str:
     """The brokers without which a rollback can't end, or may not, to be put behind its price; "": none."""
     found = list(steps)
     down = sorted({broker for step in found for broker in step.needs})
-    which = f"broker {down[0]}, which is" if len(down) == 1 else f"brokers {named(down)}, which are"
+    which = f"{told_brokers(down)}, which {'is' if len(down) == 1 else 'are'}"
     doubts = sorted({broker for step in found for broker in step.doubts}.difference(down))
-    whose = f"broker {named(doubts)} may take no replica before a restart, because a log dir there failed"
+    whose = f"{told_brokers(doubts)} may take no replica before a restart, because a log dir there failed"
     told = [f"needs {which} down"] if down else []
     return "".join(f", and {each}" for each in (*told, *([whose] if doubts else [])))
 

@@ -11,7 +11,7 @@ from shunter.core.planning.cluster import ABSENT, UNKNOWN, Flags, Resource
 from shunter.core.planning.facts import LEADS_FROM
 from shunter.core.planning.moves import Undone
 from shunter.core.planning.request import SPENT, PlanRefused
-from shunter.core.wording import counted, named
+from shunter.core.wording import counted, told_brokers
 from shunter.model.inventory import TopicWish
 
 
@@ -293,7 +293,7 @@ def no_place(board: Board, partition: int, allowed: Flags | None = None) -> str:
         out = known[rest & which].tolist()
         rest[which] = False
         if out:
-            told.append(f"broker {out[0]} {one}" if len(out) == 1 else f"brokers {named(out)} {several}")
+            told.append(f"{told_brokers(out)} {one if len(out) == 1 else several}")
 
     for at, why in sorted(goal.barred.items()):
         rule_out(np.arange(len(known)) == at, why, why)
@@ -316,7 +316,7 @@ def _without_room(board: Board, partition: int, rest: Flags) -> Iterator[str]:
     if not full.any():
         return
     known, many = np.array(board.cluster.brokers), int(full.sum()) > 1
-    told = f"broker{'s' if many else ''} {named(known[full].tolist())} {'have' if many else 'has'} too little room"
+    told = f"{told_brokers(known[full].tolist())} {'have' if many else 'has'} too little room"
     room = np.where(full, np.minimum(goal.hard[:, 0] - board.incoming[:, 0], goal.largest), -np.inf)
     best = int(room.argmax())
     if size <= 0 or room[best] >= size:
