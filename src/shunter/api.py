@@ -19,16 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from shunter.app.client_configuration import configuration_of
+from shunter.app.executor.driving import SessionStart, drive
 from shunter.app.executor.dry_run import DryRun
 from shunter.app.executor.following import follow
 from shunter.app.executor.history import past_executions, undoing
 from shunter.app.executor.orders import giver, hand_over, holder_of, order_command, order_plan
 from shunter.app.executor.outcome import exit_code, told_end
 from shunter.app.executor.session import (
-    SessionStart,
     Target,
     decode_plan,
-    drive,
     lay_out,
     no_journal,
     open_session,

@@ -234,6 +234,24 @@ def test_a_pause_of_one_move_holds_whatever_else_moves(yard: Yard) -> None:
     yard.ended_in(TARGET)
 
 
+def test_an_order_for_one_move_waits_for_no_paused_one(yard: Yard) -> None:
+    """An outsider's find: after a pause and the executor's death, `stop ONE-MOVE` stopped it and never ended."""
+    running = yard.shunter.start("execute", yard.plan, "--yes", "--throttle", "150K")
+    running.wait_for(lambda: running.progress["counts"].get("moving", 0) > 0, about="moves under way")
+    assert yard.shunter.run("pause", "--yes").returncode == ExitCode.DONE
+    running.wait_for(lambda: running.progress["counts"].get("paused", 0) == PARTITIONS, about="the pause")
+    running.kill()
+    stopped = yard.shunter.run("stop", f"{yard.topic}-0", "--yes", timeout_s=120)
+    assert stopped.returncode == ExitCode.DONE, stopped.stdout + stopped.stderr
+    assert f"{PARTITIONS - 1} other moves stay paused under the journal: `shunter resume` goes on" in stopped.stdout
+    assert "1 stopped" in stopped.stdout
+    assert "open moves to their end" not in stopped.stderr, "paused ones are not driven"
+    assert "3 paused" in yard.shunter.run("status").stdout
+    back = yard.shunter.run("rollback", "--yes", timeout_s=120)
+    assert back.returncode == ExitCode.DONE, back.stdout + back.stderr
+    yard.ended_in(ORIGINAL)
+
+
 def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touch_nothing(
     yard: Yard, tmp_path: Path
 ) -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 import orjson
 import pytest
 
+from shunter.app.executor.driving import Ended
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.outcome import exit_code, told_end
-from shunter.app.executor.session import Ended, _replace, read_view
+from shunter.app.executor.session import _replace, read_view
 from shunter.app.executor.status import Status
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.display import told_view

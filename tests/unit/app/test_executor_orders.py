@@ -11,12 +11,16 @@ import pytest
 
 from lab.testbed.waiting import wait_until
 from shunter.app.executor import order_costs
+from shunter.app.executor.driving import SessionStart, drive, paused_beside
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.order_costs import bytes_again, price_now, price_of, told_price
 from shunter.app.executor.orders import HolderGone, order_plan, told_others
-from shunter.app.executor.session import Session, SessionStart, Target, drive
+from shunter.app.executor.outcome import exit_code, told_end
+from shunter.app.executor.session import Session, Target
+from shunter.app.exit_codes import ExitCode
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
+from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.admin.protocol import AdminClient
@@ -49,7 +53,7 @@ from shunter.model.reassignment import Strategy
 from shunter.views.execution import ExecutionView
 
 PLAN = (MoveOrder(TopicPartition("t", 0), (1, 2)),)
-T0 = TopicPartition("t", 0)
+T0, T1 = (TopicPartition("t", number) for number in range(2))
 
 
 async def handed_over(place: JournalPlace) -> dict[str, object]:
@@ -106,6 +110,11 @@ async def test_who_drives_the_journal_itself_is_told_of_the_other_open_moves(tmp
     assert await told_others(place, [first, second, third]) == ""
     assert "drives 1 other open move to its end too; ctrl-C leaves it" in await told_others(place, [first, second])
     assert "drives 2 other open moves to their end too; ctrl-C leaves them" in await told_others(place, [first])
+    with closing(SqliteJournal(place.path, "driver")) as driver:
+        driver.acquire(2_000)
+        driver.append([JournalEntry(5, 2_000, "test", MovePaused(third, True))], 2_000)
+        driver.release()
+    assert "drives 1 other open move to its end too" in await told_others(place, [first]), "a paused one is not driven"
 
 
 class Nobody:
@@ -133,6 +142,57 @@ async def test_who_is_cancelled_leaves_nothing_at_work(tmp_path: Path) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await driving
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    journal.release()
+    journal.close()
+
+
+STOPPED = MoveClosed(T0, Outcome.STOPPED, "", (1,))
+
+
+def two_moves(*records: JournalRecord) -> ExecutorState:
+    """A move of T0 and one of T1, and what came of them."""
+    state = ExecutorState()
+    taken: list[JournalRecord] = [PlanAccepted("p", "c", ExecutionOptions())]
+    taken += [MoveAccepted(tp, None, (1,), (2,), Strategy.INCREMENTAL, 1, ()) for tp in (T0, T1)]
+    for number, record in enumerate([*taken, *records], 1):
+        apply(state, JournalEntry(number, 1_000, "test", record))
+    return state
+
+
+@pytest.mark.parametrize(
+    ("records", "paused"),
+    [
+        ([STOPPED, MovePaused(T1, True)], 1),
+        ([STOPPED], 0),  # The other one goes on.
+        ([MovePaused(T1, True)], 0),  # Its own has not ended yet.
+        ([MovePaused(T0, True), MovePaused(T1, True)], 0),  # Its own is paused by another shell, and is waited for.
+        ([STOPPED, MoveClosed(T1, Outcome.DONE, "", (2,))], 0),
+    ],
+)
+def test_only_paused_moves_of_others_are_not_waited_for(records: list[JournalRecord], paused: int) -> None:
+    assert paused_beside(two_moves(*records).open_moves(), (T0,)) == paused
+
+
+async def test_a_session_ends_where_only_paused_moves_of_others_are_left(tmp_path: Path) -> None:
+    """An outsider's find: after a pause and the executor's death, `stop ONE-MOVE` stopped it and never ended."""
+    core, clock, journal = Executor(), SystemClock(), SqliteJournal(tmp_path / "moves.journal", "a")
+    journal.acquire(clock.now_ms())
+    core.state = two_moves(STOPPED, MovePaused(T1, True))
+    core.own.moves = dict(core.state.moves)
+    admin = cast("AdminClient", Nobody())
+    driver = ExecutionDriver(core, journal, admin, clock, lambda _notice: None)
+    session = Session(admin, journal, core, driver, tmp_path / "view")
+    looked = asyncio.create_task(drive(session, SessionStart(command=Command(CommandKind.STOP, (T0,)))))
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(wait_until, lambda: bool(driver._waiting), what="the command", timeout_s=20)
+        for answer in driver._waiting.values():  # The journal was never loaded, so the core does not answer.
+            answer.set_result(CommandReply(True, "taken on"))
+        ended = await looked
+    assert exit_code(ended) is ExitCode.DONE
+    assert told_end(ended) == [
+        "1 other move stays paused under the journal: `shunter resume` goes on",
+        "1 paused, 1 stopped",
+    ]
     journal.release()
     journal.close()
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from shunter.app.executor.driving import Ended
 from shunter.app.executor.following import follow
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.outcome import exit_code, told_end
-from shunter.app.executor.session import Ended
 from shunter.app.exit_codes import ExitCode
 from shunter.cli import main
 from shunter.cli.execution import execute

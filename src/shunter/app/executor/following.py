@@ -7,9 +7,10 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from shunter.app.executor.driving import Ended
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.orders import holder_at
-from shunter.app.executor.session import VIEW_EVERY_S, VIEW_SHARE, Ended, read_view
+from shunter.app.executor.session import VIEW_EVERY_S, VIEW_SHARE, read_view
 from shunter.core.executor.apply import apply
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.own_moves import OwnMoves

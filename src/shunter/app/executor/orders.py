@@ -80,11 +80,14 @@ async def standing_of(place: JournalPlace) -> StillDriver | None:
 
 
 async def told_others(place: JournalPlace, named: Collection[TopicPartition]) -> str:
-    """What a command that drives the journal itself does beside its own order; "": no other move is open."""
+    """What a command that drives the journal itself does beside its own order; "": no other move is open and goes on.
+
+    Paused moves stay paused, so the command does not wait for them.
+    """
     if not place.exists():
         return ""
     state, _holder = await asyncio.to_thread(read_journal, place)
-    count = sum(move.tp not in named for move in state.open_moves())
+    count = sum(move.tp not in named and not move.paused for move in state.open_moves())
     if not count:
         return ""
     others = counted(count, "other open move")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shunter.app.executor.session import Ended
+from shunter.app.executor.driving import Ended
 from shunter.app.exit_codes import ExitCode
 from shunter.core.executor.events import Fatal
 from shunter.core.wording import counted
@@ -35,9 +35,9 @@ def exit_code(ended: Ended) -> ExitCode:
     """The exit status of a session that was driven to its end, or left."""
     if _refused(ended):
         return ExitCode.REFUSED
-    if ended.finish is None:
+    if ended.finish is None and not ended.paused:
         return ExitCode.LEFT if ended.view.running else ExitCode.DONE
-    if ended.finish.fatal is not None:
+    if ended.finish is not None and ended.finish.fatal is not None:
         return _FATAL[ended.finish.kind]
     refused = ended.plan is not None and any(move.refused is not None for move in ended.plan.moves)
     partly = ended.command is not None and ended.command.partly
@@ -68,19 +68,19 @@ def told_end(ended: Ended) -> list[str]:
         lines.append(ended.command.text)
     if ended.finish is None and not ended.view.running:
         return [*lines, "left; nothing was under way"]
-    if ended.finish is None:
+    if ended.finish is None and not ended.paused:
         lines.append("left running under the journal: `shunter resume` goes on, `shunter rollback` restores")
-        if ended.view.throttles_left:
-            lines.append(
-                f"{counted(ended.view.throttles_left, 'throttle setting stays', 'throttle settings stay')} until then"
-            )
-        return lines
-    if ended.finish.fatal is not None:
+        return lines + _throttles_until_then(ended)
+    if ended.finish is not None and ended.finish.fatal is not None:
         return [*lines, f"gave up: {ended.finish.fatal}; {_KEPT[ended.finish.kind]}"]
     if ended.plan is not None and ended.plan.error is not None:
         return lines
     if ended.view.owed:
         lines.append(f"throttles are still owed to {ended.view.owed}: see `shunter status`")
+    if ended.paused:
+        stay = counted(ended.paused, "other move stays", "other moves stay")
+        lines.append(f"{stay} paused under the journal: `shunter resume` goes on")
+        lines += _throttles_until_then(ended)
     if not ended.view.moves:
         return lines or ["nothing is under way"]
     for row in ended.view.moves:
@@ -88,3 +88,8 @@ def told_end(ended: Ended) -> list[str]:
             lines.append(f"{row.partition} {row.state}: {row.waits}")
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(ended.view.counts.items()))
     return [*lines, counts]
+
+
+def _throttles_until_then(ended: Ended) -> list[str]:
+    left = ended.view.throttles_left
+    return [f"{counted(left, 'throttle setting stays', 'throttle settings stay')} until then"] if left else []

@@ -7,10 +7,10 @@ import contextlib
 import socket
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -22,14 +22,14 @@ from shunter.app.state_folder import state_folder
 from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
-from shunter.core.executor.ready import CommandReply, Finish, PlanReply
+from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.own_topics import GROUPS_TOPIC
 from shunter.core.wording import counted
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.host.whole_calls import to_its_end
-from shunter.drivers.journal.claimants import ClusterClaimed, this_claimant, this_user
+from shunter.drivers.journal.claimants import ClusterClaimed, this_claimant
 from shunter.drivers.journal.execution import ExecutionDriver, refused
 from shunter.drivers.journal.host_lock import DriverSeat, SeatTaken, StillDriver
 from shunter.drivers.journal.journals import (
@@ -39,18 +39,15 @@ from shunter.drivers.journal.journals import (
     JournalUnusable,
     LeasedJournal,
 )
-from shunter.drivers.journal.order_taker import OrderGate, take_orders
 from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import DriverError, FormatError, SettingsError, ShunterError
 from shunter.formats.reassignment_json import decode_plan
-from shunter.model.execution import Command, CommandKind, ExecutionOptions, JournalEntry, LeaseHolder, MoveOrder
+from shunter.model.execution import Command, ExecutionOptions, JournalEntry, LeaseHolder, MoveOrder
 from shunter.model.notice import Notice
-from shunter.model.partition import TopicPartition
 from shunter.views.execution import (
     ExecutionView,
     view_execution,
     view_from_json,
-    view_of,
     view_to_json,
 )
 
@@ -313,96 +310,6 @@ async def open_session(
         await admin.close()
 
 
-@dataclass(frozen=True, slots=True)
-class SessionStart:
-    """The first work of a session: a plan, or a command; without both it goes on with the journal's moves."""
-
-    moves: tuple[MoveOrder, ...] = ()
-    options: ExecutionOptions = field(default_factory=ExecutionOptions)
-    command: Command | None = None
-    unpause: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """How a session ended: the core's `Finish`, the view of its own moves, the replies to the plan or the command.
-
-    `back`: partitions whose move the plan itself rolls back.
-    """
-
-    finish: Finish | None
-    view: ExecutionView
-    plan: PlanReply | None = None
-    command: CommandReply | None = None
-    back: Collection[TopicPartition] = ()
-
-
-async def drive(
-    session: Session,
-    work: SessionStart,
-    *,
-    on_view: Callable[[ExecutionView], None] | None = None,
-    on_plan: Callable[[PlanReply], None] | None = None,
-    leave: asyncio.Event | None = None,
-    forever: bool = False,
-    gate: OrderGate | None = None,
-) -> Ended:
-    """Drive a session until all is done, a fatal error, or `leave` is set; open moves then stay in the journal."""
-    asked: list[asyncio.Task[Any]] = []
-    plan: asyncio.Task[PlanReply] | None = None
-    command: asyncio.Task[CommandReply] | None = None
-    if work.moves:
-        plan_id = session.core.own.plan_id = uuid.uuid4().hex[:12]
-        plan = asyncio.create_task(session.driver.submit(plan_id, work.moves, work.options))
-        if on_plan is not None:
-            plan.add_done_callback(lambda done: on_plan(done.result()) if _answered(done) else None)
-        asked.append(plan)
-    first = work.command or (
-        Command(CommandKind.RESUME, given_by=f"{this_user()} (shunter resume)") if work.unpause else None
-    )
-    if first is not None:
-        command = asyncio.create_task(session.command(first))
-        asked.append(command)
-    await asyncio.sleep(0)  # The plan or command has to be queued before the core finds that it is idle.
-    background = [
-        asyncio.create_task(take_orders(session.driver, session.journal, gate)),
-        asyncio.create_task(session.publish(on_view, idle=forever)),
-    ]
-    running = asyncio.create_task(session.driver.run(forever=forever))
-    leave = leave or asyncio.Event()
-    if work.command is not None and command is not None:
-        command.add_done_callback(lambda done: leave.set() if _answered(done) and not done.result().accepted else None)
-    leaving = asyncio.create_task(leave.wait())
-    failed: list[asyncio.Task[None]] = []
-    finish: Finish | None = None
-    try:
-        await asyncio.wait({running, leaving, *background}, return_when=asyncio.FIRST_COMPLETED)
-        failed = [task for task in background if task.done()]
-        finish = running.result() if running.done() else None
-    except asyncio.CancelledError:
-        for task in asked:
-            task.cancel()
-        raise
-    finally:
-        # A cancelled caller closes the journal next, so none of these tasks may still use it.
-        for task in (running, leaving, *background):
-            task.cancel()
-        await asyncio.gather(running, leaving, *background, *asked, return_exceptions=True)
-    for task in failed:
-        task.result()
-    return Ended(
-        finish,
-        view_of(session.view(), session.core.state, session.core.meter, session.core.own.moves.values()),
-        plan.result() if plan is not None and _answered(plan) else None,
-        command.result() if work.command is not None and command is not None and _answered(command) else None,
-        session.core.own.back,
-    )
-
-
-def _answered(task: asyncio.Task[Any]) -> bool:
-    return task.done() and not task.cancelled() and task.exception() is None
-
-
 class LoadedJournal(NamedTuple):
     """A journal's entries, their fold, and the executor that drives the journal."""
 
@@ -568,7 +475,6 @@ async def lay_out(
 
 __all__ = [
     "ClusterClaimed",
-    "Ended",
     "JournalDamaged",
     "JournalFenced",
     "JournalHeld",
@@ -576,13 +482,11 @@ __all__ = [
     "LoadedJournal",
     "SeatTaken",
     "Session",
-    "SessionStart",
     "Target",
     "claim_name",
     "claimed_by",
     "connect",
     "decode_plan",
-    "drive",
     "journal_place",
     "journal_without_cluster",
     "journals_reached_by",

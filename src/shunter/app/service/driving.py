@@ -10,8 +10,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from shunter.app.executor.driving import SessionStart, drive
 from shunter.app.executor.order_costs import Again, price_now, told_price
-from shunter.app.executor.session import Session, SessionStart, Target, drive, open_session
+from shunter.app.executor.session import Session, Target, open_session
 from shunter.app.executor.ways_out import WaysOut, ways_out
 from shunter.core.executor.history import executions
 from shunter.core.executor.ready import CommandReply, PlanReply

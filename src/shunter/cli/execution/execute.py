@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from shunter.app.executor.driving import Ended, SessionStart, drive
 from shunter.app.executor.following import follow
 from shunter.app.executor.order_costs import bytes_again_by_plan
 from shunter.app.executor.orders import giver, hand_over, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
-from shunter.app.executor.session import Ended, Session, SessionStart, Target, drive, open_session
+from shunter.app.executor.session import Session, Target, open_session
 from shunter.app.executor.throttles import told_anyway
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed, can_be_asked

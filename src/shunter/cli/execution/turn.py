@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from shunter.app.executor.driving import SessionStart
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.order_costs import bytes_again
 from shunter.app.executor.orders import (
@@ -22,7 +23,7 @@ from shunter.app.executor.orders import (
     standing_of,
     told_others,
 )
-from shunter.app.executor.session import SessionStart, Target, claimed_by, no_journal, read_journal
+from shunter.app.executor.session import Target, claimed_by, no_journal, read_journal
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed
 from shunter.cli.execution.execute import echo_gone, run_session, told_order
