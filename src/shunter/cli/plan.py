@@ -33,7 +33,8 @@ from shunter.cli.execution.options import LATER, carrying_options, driver_option
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.cli.sections import ManyOptions
-from shunter.core.wording import counted, named, told_bytes
+from shunter.core.planning.cluster import Resource
+from shunter.core.wording import counted, named, told_brokers, told_bytes
 from shunter.errors import SettingsError, ShunterError
 from shunter.model.execution import ExecutionOptions
 
@@ -438,7 +439,7 @@ def _plan_live(target: Target, options: PlanOptions, save: Path | None) -> tuple
 
 def summary_text(made: Planned, source: str) -> str:
     """Lay the summary out for a terminal; readable without colour."""
-    told = made.summary
+    told, plan = made.summary, made.plan
     lines = [
         (
             f"{source}: {counted(made.brokers, 'broker')} in {counted(made.racks, 'rack')}, {counted(made.partitions, 'partition')}, "
@@ -448,7 +449,10 @@ def summary_text(made: Planned, source: str) -> str:
     ]
     for change in told.resources:
         before = f"{change.least_before:.3f}-{change.most_before:.3f}"
-        lines.append(f"{change.name:<18} {before:>13} {f'{change.least_after:.3f}-{change.most_after:.3f}':>13}")
+        name = "preferred leaders" if change.name == Resource.LEADERS.label else change.name
+        lines.append(f"{name:<18} {before:>13} {f'{change.least_after:.3f}-{change.most_after:.3f}':>13}")
+    if out := [broker for broker, member in zip(plan.cluster.brokers, plan.targets.members, strict=True) if not member]:
+        lines.append(f"the mean is of {counted(made.brokers - len(out), 'broker')}: {told_brokers(out)} left out")
     lines.append(
         f"{counted(told.moves, 'replica')} to copy, {told_bytes(told.bytes_moved * SIZE_BYTES)} ({told.bytes_percent:.2f} % of all bytes); "
         f"{counted(told.leader_changes, 'preferred leader changes', 'preferred leaders change')}, "

@@ -433,6 +433,25 @@ def test_a_broker_that_may_receive_nothing_can_lead_but_a_well_one_is_preferred(
     assert not any("put first nowhere" in note for note in made.plan.notes)
 
 
+def test_a_plan_that_elects_nobody_tells_what_others_lead_than_its_bands_count() -> None:
+    """An outsider's find: a rebalance was done, with the row of leaders in its band, while a broker led nothing."""
+    rows = tuple(
+        InventoryPartition("t", None, at, pair, isr, 1, 0, 1, 1, ())
+        for at, (pair, isr) in enumerate([((1, 2), (1, 2)), ((2, 1), (1, 2)), ((2, 1), (1,))])
+    )
+    seen = encode_plan_input(Inventory("yard", 0, bare(1, 2), rows))
+    (told,) = [
+        note
+        for note in plan_raw(seen, "yard", PlanOptions(ignore_racks=True)).plan.notes
+        if "led by another replica" in note
+    ]
+    assert told.startswith("1 partition is led by another"), "the replica out of sync can't be elected"
+    assert "`shunter plan --scope leaders --execute`" in told
+    for scope in ("leaders", "offline"):
+        notes = plan_raw(seen, "yard", PlanOptions(scope=scope, ignore_racks=True)).plan.notes
+        assert any("led by another" in note for note in notes) is (scope == "offline")
+
+
 @pytest.mark.parametrize("fenced", [False, True])
 def test_what_apaches_tool_refuses_is_said(fenced: bool) -> None:
     """Kafka 4.4's tool refuses a file that names a broker that is not live; its controller accepts the same."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from shunter.core.planning.board import Board
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Indexes, Ints, Resource, distinct
-from shunter.core.planning.facts import CORDONED, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
+from shunter.core.planning.facts import CORDONED, LEADS_FROM, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
 from shunter.core.planning.moves import BalancedPlan, Undone, percent_of
 from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
 from shunter.core.spare_replicas import OFFLINE_FIRST, thinness, told_thin
@@ -141,6 +141,7 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
             if plan.request.scope in kind.taken_by:
                 stays = "nothing else of these partitions moves"
             yield f"{counts} ({names}): {stays}, because {kind.why}{out}"
+    yield from _who_leads_instead(plan)
     yield from _what_gets_thin(plan)
     yield from _what_shares_a_rack(plan)
     if cluster.facts:
@@ -153,6 +154,21 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         ]
         if blind:
             yield f"nothing is known of the room on the disks of {', '.join(blind)}: the plan does not bound what comes there"
+
+
+def _who_leads_instead(plan: BalancedPlan) -> Iterator[str]:
+    """Say how many partitions go on with another leader than their first replica, which bands of leaders count."""
+    leader = plan.cluster.leader
+    if leader is None or plan.request.scope in ORDER_ALONE or Resource.LEADERS not in plan.targets.resources:
+        return
+    first = plan.replicas[:, :1]
+    ill = ((plan.cluster.replicas == first) & (fitness_of(plan.cluster) < LEADS_FROM)).any(axis=1)
+    stays = (plan.replicas == leader[:, None]).any(axis=1) & (leader >= 0)
+    led = int((stays & ~ill & (first[:, 0] != leader)).sum())
+    if led:
+        counts = counted(led, "partition is", "partitions are")
+        elects = "Kafka elects it by itself if auto.leader.rebalance.enable is on, `shunter plan --scope leaders --execute` now"
+        yield f"{counts} led by another replica than the first, which this plan does not change: {elects}"
 
 
 def _what_gets_thin(plan: BalancedPlan) -> Iterator[str]:
