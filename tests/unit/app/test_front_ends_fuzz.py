@@ -213,7 +213,7 @@ class Told2Services(Fuzz):
         return [each.read().row["situation"]["state"] for each in self.ends.values()]
 
     def notified(self) -> None:
-        """Over a life of a service notifications tell each thing once, and its end once after it."""
+        """Notifications tell each thing once, and its end once after it; who takes over tells once more what holds."""
         for service in self.services.values():
             holding: set[str] = set()
             silent = False
@@ -224,6 +224,8 @@ class Told2Services(Fuzz):
                     holding.add(event.subject)
                 elif event.kind == "condition-over":
                     holding.discard(event.subject)
+                elif event.kind == "driver":
+                    holding.clear()
                 elif event.kind == "cluster-unreachable":
                     assert not silent, (event, self.trail)
                     silent = True
