@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 
 from lab.testbed.process_figures import cpu_seconds, peak_mib
 from shunter.app.pipeline.delta_jars import delta_jars
-from shunter.app.pipeline.stages import model
+from shunter.app.pipeline.stages import model_lake
 from shunter.drivers.host.cache import cache_folder
 from shunter.pipeline.ingest.batches import IngestOptions, ingest_files
 from shunter.pipeline.lake.schemas import LOAD_MODEL
@@ -89,7 +89,7 @@ def measure(spark: SparkSession, shape: str, rows: int, folder: Path, samples: P
     """Run both steps once, into a new lake."""
     lake = Lake(str(folder / "lake"))
     ingest_seconds, ingest_processor = timed(lambda: ingest(spark, lake, samples))
-    model_seconds, model_processor = timed(lambda: model(spark, lake))
+    model_seconds, model_processor = timed(lambda: model_lake(spark, lake))
     replicas = lake.read(spark, LOAD_MODEL).count()
     good = sum(commit.good for commit in lake.live(spark))
     assert good == rows, f"{good} of {rows} rows were good"

@@ -13,7 +13,14 @@ from shunter.formats.journal import encode_line
 from shunter.model.execution import CommandKind
 from shunter.model.partition import TopicPartition
 from shunter.pipeline.lake.account_schemas import PLAN_LOADS, SCHEDULES
-from shunter.pipeline.reports.account import moves_of, plans_of, rates_of, read_journals, stalls_of, steps_of
+from shunter.pipeline.reports.account import (
+    account_moves,
+    account_plans,
+    account_rates,
+    account_stalls,
+    account_steps,
+    read_journals,
+)
 from shunter.views.move_story import tell_story
 
 pytestmark = pytest.mark.spark
@@ -69,7 +76,7 @@ def journal(spark, tmp_path_factory):
 
 
 def test_moves_with_their_bytes_and_stalls(journal):
-    found = {row["partition"]: row for row in moves_of(journal).collect()}
+    found = {row["partition"]: row for row in account_moves(journal).collect()}
     first = found[0]
     assert (first["topic"], first["plan_id"], first["outcome"], first["steps"]) == ("my-topic", "p1", "done", 2)
     assert (first["planned_bytes"], first["copied_bytes"], first["seconds"], first["stalled_seconds"]) == (
@@ -85,7 +92,7 @@ def test_moves_with_their_bytes_and_stalls(journal):
 
 
 def test_each_stall_has_its_cause(journal):
-    found = {(row["partition"], row["cause"], row["seconds"]) for row in stalls_of(journal).collect()}
+    found = {(row["partition"], row["cause"], row["seconds"]) for row in account_stalls(journal).collect()}
     assert found == {
         (0, "waiting for its turn", 5.0),
         (0, "between steps", 4.0),
@@ -96,14 +103,14 @@ def test_each_stall_has_its_cause(journal):
 
 
 def test_steps_and_the_rates_between_brokers(journal):
-    steps = steps_of(journal)
+    steps = account_steps(journal)
     found = [(row["partition"], row["number"], row["source"], row["added"], row["removed"], row["finished"], row["seconds"], row["copied_bytes"]) for row in steps.orderBy("begun_sequence").collect()]  # fmt: skip
     assert found == [
         (0, 1, 1, [3], [], True, 20.0, 1000),
         (0, 2, 1, [], [1], True, 1.0, None),
         (1, 1, 1, [3], [], False, 21.0, None),
     ]
-    rates = rates_of(steps).collect()
+    rates = account_rates(steps).collect()
     assert [(row["source"], row["target"], row["steps"], row["bytes"], row["rate_p50"]) for row in rates] == [
         (1, 3, 1, 1000, 50.0)
     ]
@@ -120,13 +127,13 @@ def test_plans_against_truth(spark, journal):
         ],
         PLAN_LOADS.schema,
     )
-    ended = moves_of(journal).where("partition < 2")
-    plan = plans_of(ended, schedules, loads).collect()[0]
+    ended = account_moves(journal).where("partition < 2")
+    plan = account_plans(ended, schedules, loads).collect()[0]
     assert (plan["moves"], plan["done"], plan["seconds"], plan["planned_seconds"]) == (2, 1, 60.0, 45.0)
     assert plan["eta_error"] == pytest.approx(-0.25)
     assert plan["imbalance_removed"] == 10.0
     assert plan["bytes_per_imbalance"] == 120.0
-    running = plans_of(moves_of(journal), schedules, loads).collect()[0]
+    running = account_plans(account_moves(journal), schedules, loads).collect()[0]
     assert (running["moves"], running["seconds"], running["eta_error"]) == (3, None, None)
 
 
@@ -136,7 +143,7 @@ def read(spark, path, lines):
 
 
 def stalls(journal):
-    return stalls_in(stalls_of(journal))
+    return stalls_in(account_stalls(journal))
 
 
 def stalls_in(found):
@@ -172,7 +179,7 @@ def test_a_pause_ends_when_the_move_goes_on_or_is_turned(spark, tmp_path, resume
         ("paused", 3.0),
         ("between steps", 5.0),
     ]
-    (move,) = moves_of(journal).collect()
+    (move,) = account_moves(journal).collect()
     assert (move["seconds"], move["stalled_seconds"]) == (50.0, 10.0), "both count from the first step on"
 
 
@@ -220,7 +227,7 @@ def test_a_move_that_another_plan_takes_over_ends_there_as_superseded(spark, tmp
     journal.add(40, "move-closed", tp="t-0", outcome="done", reason="", replicas=[3], copied_bytes=20)
     read_back = read(spark, tmp_path / "j.jsonl", journal.lines).cache()
     ended = f"(unix_millis(ended_at) - {T0}) / 1000"
-    moves = moves_of(read_back).orderBy("partition", "accepted_sequence")
+    moves = account_moves(read_back).orderBy("partition", "accepted_sequence")
     found = moves.selectExpr("partition", "plan_id", "outcome", ended, "seconds", "stalled_seconds").collect()
     assert [tuple(row) for row in found] == [
         (0, "p1", "superseded", 30.0, 25.0, 15.0),
@@ -232,7 +239,7 @@ def test_a_move_that_another_plan_takes_over_ends_there_as_superseded(spark, tmp
     ]
     reasons = {row["reason"] for row in moves.where("outcome = 'superseded'").collect()}
     assert reasons == {"the partition's move was accepted anew"}
-    of_first = stalls_of(read_back).where(f"partition = 0 and began_at < timestamp_millis({T0 + 30_000})")
+    of_first = account_stalls(read_back).where(f"partition = 0 and began_at < timestamp_millis({T0 + 30_000})")
     assert stalls_in(of_first) == [("waiting for its turn", 5.0), ("between steps", 15.0)]
 
 
@@ -258,7 +265,7 @@ def test_bytes_of_moves_that_take_one_another_over_are_counted_once(spark, tmp_p
     journal.add(10, "move-closed", tp="t-0", outcome="done", reason="", replicas=[5], copied_bytes=70)
     accept(20, "p5", [6])
     journal.add(30, "move-closed", tp="t-0", outcome="done", reason="", replicas=[6], copied_bytes=80)
-    moves = moves_of(read(spark, tmp_path / "j.jsonl", journal.lines)).orderBy("accepted_sequence")
+    moves = account_moves(read(spark, tmp_path / "j.jsonl", journal.lines)).orderBy("accepted_sequence")
     found = [tuple(row) for row in moves.select("plan_id", "copied_bytes").collect()]
     assert found == [("p1", 10), ("p2", None), ("p3", 20), ("p4", 40), ("p5", 80)]
 
@@ -314,10 +321,10 @@ def test_the_account_and_the_page_tell_the_same_story(spark, tmp_path):
     steps: dict[str, list[object]] = {name: [] for name in rigs}
     pauses: dict[str, list[object]] = {name: [] for name in rigs}
     begun, began, ended = (f"unix_millis({name}_at)" for name in ("begun", "began", "ended"))
-    found = steps_of(journal).orderBy("begun_sequence")
+    found = account_steps(journal).orderBy("begun_sequence")
     for name, *step in found.selectExpr("journal", "number", "finished", begun, ended, "reason").collect():
         steps[name].append(tuple(step))
-    found = stalls_of(journal).where("cause = 'paused'").orderBy("began_at")
+    found = account_stalls(journal).where("cause = 'paused'").orderBy("began_at")
     for name, *pause in found.selectExpr("journal", began, ended).collect():
         pauses[name].append(tuple(pause))
     told = {name: told_by_the_page(rig) for name, rig in rigs.items()}

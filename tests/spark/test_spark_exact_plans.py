@@ -5,7 +5,7 @@ import json
 import pytest
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model_lake, plan
 from shunter.errors import FormatError
 from shunter.formats.inventory_files import decode_inventory, encode_inventory
 from shunter.formats.plan_files import write_reassignment
@@ -73,7 +73,7 @@ def test_rates_of_a_source_that_knows_no_topic_ids_reach_the_plan(spark, lake, t
     rows = [*measured(2, start=-1), *measured(1, start=-60, partitions=1)]
     rows[-1]["size_bytes"] = 800 * 10**9
     ingest(spark, lake, Inputs((write_json(tmp_path / "counted.json", rows),), "json", "yard"))
-    made = model(spark, lake)
+    made = model_lake(spark, lake)
     assert (made.replicas, made.with_rates) == (18, 18)
     leader = lake.read(spark, LOAD_MODEL).where("partition = 1 AND role = 'leader'").first()
     assert (leader["topic_id"], leader["bytes_in_max"], leader["bytes_in_p50"]) == ("id-t", 1e6, 1e6)
@@ -100,7 +100,7 @@ def test_partitions_that_snapshots_alone_know_are_told(spark, lake, tmp_path):
     ingest(spark, lake, Inputs((str(tmp_path / "snapshots"),), "snapshots"))
     rows = measured(60, partitions=7)
     ingest(spark, lake, Inputs((write_json(tmp_path / "counted.json", rows),), "json", "yard"))
-    model(spark, lake)
+    model_lake(spark, lake)
     _, (outcome,) = plan(spark, lake, FleetPlanOptions(snapshot_age=ANY_AGE), tmp_path / "plans")
     basis = outcome.basis
     assert (basis.with_rates, basis.with_bytes_out, basis.coarse, basis.coarse_seconds) == (9, 7, 2, 3600)
@@ -129,7 +129,7 @@ def test_samples_under_another_name_than_the_snapshots_are_told(spark, lake, tmp
     ingest(spark, lake, Inputs((str(tmp_path / "s"),), "snapshots"))
     counted = write_json(tmp_path / "counted.json", measured(1))
     ingest(spark, lake, Inputs((counted,), "json", "prod"))
-    model(spark, lake)
+    model_lake(spark, lake)
     for asked in ((), ("prod",)):
         _, (prod, *others) = plan(spark, lake, FleetPlanOptions(clusters=asked, snapshot_age=ANY_AGE), None)
         assert "there are snapshots of yard, and none of prod: " in prod.message

@@ -19,7 +19,7 @@ from plain_cases import made
 from plain_pipeline import T0, Plain
 from pyspark.sql import functions as F
 
-from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, model, plan
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, model_lake, plan
 from shunter.app.pipeline.stages import ingest as ingest_stage
 from shunter.formats.series_labels import SeriesLabels
 from shunter.pipeline.ingest.rollup import compact, roll_up_days
@@ -142,9 +142,9 @@ class Runner:
             return
         if self.seed % 3 == 0:
             for name in named:
-                model(self.spark, self.lake, clusters=(name,))
+                model_lake(self.spark, self.lake, clusters=(name,))
         else:
-            model(self.spark, self.lake)
+            model_lake(self.spark, self.lake)
         rows = self.lake.read(self.spark, LOAD_MODEL).collect()
         found = {tuple(row[name] for name in LOAD_MODEL.key): modelled(row) for row in rows}
         assert len(found) == len(rows)

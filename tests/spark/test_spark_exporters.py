@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from shunter.formats.series_labels import SeriesLabels
 from shunter.pipeline.sources.prometheus import read_prometheus
-from shunter.pipeline.sources.snapshots import logs_left_out, samples_of
+from shunter.pipeline.sources.snapshots import logs_left_out, snapshot_samples
 
 pytestmark = pytest.mark.spark
 
@@ -48,7 +48,7 @@ def differing(spark, folder, seeds):
             row["size_bytes"],
         )
         of_answers.setdefault(row["cluster_id"], []).append((*_which(row), *told, row["reader_rule"]))
-    for row in samples_of(replicas).unionByName(logs_left_out(replicas)).collect():
+    for row in snapshot_samples(replicas).unionByName(logs_left_out(replicas)).collect():
         told = (
             _start(row),
             row["window_seconds"],

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from shunter.app.pipeline.stages import Inputs, model
+from shunter.app.pipeline.stages import Inputs, model_lake
 from shunter.app.pipeline.stages import ingest as ingest_stage
 from shunter.formats.inventory_files import encode_inventory
 from shunter.formats.series_labels import SeriesLabels
@@ -115,7 +115,7 @@ def test_leaders_that_an_exporter_does_not_name_are_those_of_snapshots(spark, la
     shown = [("o", number, (1, 2), 1 + number, 1_000, 0, 100, "delete") for number in (0, 1)]
     ingest(spark, lake, snapshot(tmp_path / "s.jsonl", 5, *shown), kind="snapshots")
     assert dict(ingest(spark, lake, path).rules) == {}
-    model(spark, lake)
+    model_lake(spark, lake)
     brokers, replicas = latest_snapshot(spark, lake)
     rates = fleet_rows(lake.read(spark, LOAD_MODEL), brokers, replicas).where("topic = 'o'").collect()
     assert [row["bytes_in"] for row in rates] == [1_000, 1_000]
@@ -176,7 +176,7 @@ def test_what_two_sources_know_is_joined_amount_by_amount(spark, lake, tmp_path)
     ]  # fmt: skip
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
     ingest(spark, lake, str(table), kind="json")
-    model(spark, lake)
+    model_lake(spark, lake)
     found = lake.read(spark, LOAD_MODEL).collect()[0]
     assert (found["bytes_in_mean"], found["messages_in_mean"]) == (10.0, 10.0)
     assert (found["covered_seconds"], found["windows"], found["coverage"]) == (1_200, 20, 1.0)

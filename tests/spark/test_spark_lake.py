@@ -24,7 +24,7 @@ import duckdb_extension_delta
 import pytest
 from deltalake import DeltaTable
 
-from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model_lake, plan, roll_up
 from shunter.errors import FormatError
 from shunter.pipeline.lake.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
 from shunter.pipeline.lake.schemas import BATCHES, BROKERS, DAILY, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES
@@ -174,7 +174,7 @@ def test_other_readers_see_the_same_rows(spark, lake, tmp_path):
     ingest(spark, lake, Inputs((write(tmp_path / "s.jsonl", snapshot(1)),), "snapshots"))
     with pytest.raises(Killed):
         ingest(spark, dying(lake, 1, after=False), Inputs((write(tmp_path / "b.json", [sample(9)]),), "json"))
-    model(spark, lake)
+    model_lake(spark, lake)
     found = seen(spark, lake, (BATCHES, SAMPLES, BROKERS, REPLICAS, LOAD_MODEL), ())
     assert [len(rows) for rows in found] == [2, len(samples), 2, PARTITIONS, 2]
     assert len(by_rust(f"{lake.root}/samples")) == len(samples) + 1, "what was killed is there, and counts nowhere"
@@ -200,7 +200,7 @@ def test_a_stage_that_is_killed_at_any_of_its_writes_is_mended_by_the_next_run(s
     stages = {
         "snapshots": (lambda lake: ingest(spark, lake, Inputs(paths[:1], "snapshots")), OF_A_BATCH),
         "samples": (lambda lake: ingest(spark, lake, Inputs(paths[1:], "json")), OF_A_BATCH),
-        "model": (lambda lake: model(spark, lake), (LOAD_MODEL,)),
+        "model": (lambda lake: model_lake(spark, lake), (LOAD_MODEL,)),
         "plan": (lambda lake: plan_of(spark, lake, tmp_path / "out"), ()),
         "compact": (lambda lake: roll_up(spark, lake, keep_days=30), (*OF_A_BATCH, HOURLY, DAILY)),
     }
@@ -346,7 +346,7 @@ def test_two_models_and_two_plans_of_one_cluster_at_once_are_both_made(spark, la
     ingest(spark, lake, Inputs((write(tmp_path / "s.jsonl", [*snapshot(0), *snapshot(1)]),), "snapshots"))
     ingest(spark, lake, Inputs((write(tmp_path / "a.json", [sample(2), sample(3, 1)]),), "json"))
     with ThreadPoolExecutor(2) as pool:
-        made = [one.result() for one in [pool.submit(model, spark, lake) for _ in range(2)]]
+        made = [one.result() for one in [pool.submit(model_lake, spark, lake) for _ in range(2)]]
         plans = [pool.submit(plan_of, spark, lake, tmp_path / name) for name in ("one", "two")]
         (first, _, files), (second, _, others) = (one.result() for one in plans)
     assert made[0] == made[1]
@@ -362,7 +362,7 @@ def test_two_models_and_two_plans_of_one_cluster_at_once_are_both_made(spark, la
 
 def test_a_plan_of_an_earlier_time_is_made_again_byte_for_byte(spark, lake, tmp_path):
     ingest(spark, lake, Inputs((write(tmp_path / "s.jsonl", [*snapshot(0), *snapshot(1)]),), "snapshots"))
-    model(spark, lake)
+    model_lake(spark, lake)
     plan_id, (outcome,), first = plan_of(spark, lake, tmp_path / "first")
     assert outcome.moves > 0
     made_from = lake.read(spark, PLANS).where(f"plan_id = '{plan_id}'").select("model_version", "model_at").first()
@@ -375,7 +375,7 @@ def test_a_plan_of_an_earlier_time_is_made_again_byte_for_byte(spark, lake, tmp_
     ]
     ingest(spark, lake, Inputs((write(tmp_path / "a.json", rates),), "json"))
     ingest(spark, lake, Inputs((write(tmp_path / "t.jsonl", snapshot(5)),), "snapshots"))
-    model(spark, lake)
+    model_lake(spark, lake)
     lake.optimize(spark)
     plan_of(spark, lake, tmp_path / "now")
     again, (outcome,), files = plan_of(spark, lake, tmp_path / "again", as_of=then)
@@ -400,7 +400,7 @@ def test_a_schema_of_a_catalog_holds_a_lake(spark, tmp_path):
     lake = Lake("spark_catalog.yards")
     path = write(tmp_path / "a.json", [sample(0), sample(1)])
     assert ingest(spark, lake, Inputs((path,), "json")).good == 2
-    assert model(spark, lake).replicas == 1
+    assert model_lake(spark, lake).replicas == 1
     assert spark.sql("SELECT count(*) FROM yards.samples JOIN yards.batches USING (ingest_id)").first()[0] == 2
 
 

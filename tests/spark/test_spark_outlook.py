@@ -1,6 +1,7 @@
 """Quality of the data, the day on which a broker is full, use by topic: compared with figures counted by hand."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -26,6 +27,7 @@ from shunter.pipeline.reports.usage import showback
 
 pytestmark = pytest.mark.spark
 
+NOTEBOOK = Path(__file__).parents[2] / "docs" / "pipeline.ipynb"
 FIRST = date(2025, 1, 22)
 GB = 10**9
 
@@ -230,25 +232,32 @@ def test_what_is_not_as_it_was(spark, seen, tmp_path):
         append_events([one], tmp_path, datetime(2025, 2, 3, tzinfo=UTC))
 
 
+def test_the_notebook_uses_only_what_is_promised():
+    source = "\n".join(line for cell in json.loads(NOTEBOOK.read_text())["cells"] for line in cell["source"])
+    assert re.findall(r"(?:from|import) shunter\S*", source) == ["from shunter.pipeline"]
+
+
 @pytest.mark.long
 def test_the_notebook_runs(spark):
     """Run each cell of the notebook in order, in the tests' session, which the notebook joins."""
-    notebook = json.loads((Path(__file__).parents[2] / "docs" / "pipeline.ipynb").read_text())
+    notebook = json.loads(NOTEBOOK.read_text())
     names = {}
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
     shutil.rmtree(names["folder"])
-    assert (names["outcome"].good, names["outcome"].rejected) == (32, 0)
+    done = names["done"]
+    assert (done.ingested.good, done.ingested.rejected, done.modelled.with_rates) == (64, 0, 4)
+    assert [(one.cluster_id, one.status, one.moves) for one in done.planned.clusters] == [("yard", "planned", 1)]
+    assert [one.scenario for one in done.scheduled.scenarios] == ["as planned", "traffic x 1.5"]
     assert [tuple(row) for row in names["model"]] == [
-        (0, "rates", 16, 1000.0, pytest.approx(2 / 24, rel=0.1)),
-        (1, "rates", 16, 1500.0, pytest.approx(2 / 24, rel=0.1)),
+        (partition, "rates", 16, 1000.0, pytest.approx(2 / 24, rel=0.1)) for partition in range(4)
     ]
-    assert [(row["partitions"], row["with_rates"]) for row in names["quality"]] == [(2, 2)] * 8
+    assert [(row["partitions"], row["with_rates"]) for row in names["quality"]] == [(4, 4)] * 8
     assert [(row["kind"], row["name"], row["full_at"]) for row in names["growth"]] == [
         ("broker", "1", None), ("broker", "2", None), ("topic", "orders", None)
     ]  # fmt: skip
-    assert [row["growth_bytes_per_day"] for row in names["growth"]] == pytest.approx([1e9, 2e9, 3e9])
+    assert [row["growth_bytes_per_day"] for row in names["growth"]] == pytest.approx([3e9, 1e9, 4e9])
 
 
 def test_the_stages_are_exported_and_bring_no_spark_before_they_are_asked_for():

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import functions as F
 from test_spark_exact_plans import ANY_AGE, T0, save
 
-from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan
+from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model_lake, plan
 from shunter.formats.series_labels import SeriesLabels
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
 from shunter.pipeline.ingest.broker_check import broker_loads
@@ -133,7 +133,7 @@ def test_processors_by_prometheus_are_explained_and_balanced(spark, lake, tmp_pa
     )  # fmt: skip
     taken = Inventory("yard", (T0 + 60) * 1000, brokers, partitions)
     ingest(spark, lake, Inputs((save(tmp_path / "s" / "1.jsonl", taken),), "snapshots"))
-    (explained,) = model(spark, lake).processors
+    (explained,) = model_lake(spark, lake).processors
     assert (explained.cluster_id, explained.brokers, explained.usable) == ("yard", 3, True)
     assert explained.error < 0.01
     rows = lake.read(spark, PROCESSOR_MODEL).orderBy("broker_id").collect()

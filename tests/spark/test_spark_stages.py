@@ -4,13 +4,14 @@ import json
 
 import pytest
 
-from shunter.app.pipeline.run import WhatIf, account, export, report, schedule
-from shunter.app.pipeline.stages import FleetPlanOptions, Inputs, ingest, model, plan, roll_up
+from shunter.app.pipeline.run import WhatIf, account_lake, export, schedule
+from shunter.app.pipeline.stages import roll_up
 from shunter.cli.pipeline.options import told_schedules
-from shunter.errors import FormatError
+from shunter.errors import FormatError, SettingsError
 from shunter.formats.inventory_files import encode_inventory
 from shunter.model.inventory import Inventory, InventoryBroker, InventoryPartition
-from shunter.pipeline.lake.account_schemas import ACCOUNT_PLANS, PLAN_MOVES, SCHEDULES
+from shunter.pipeline import ClusterLimit, FleetPlan, Inputs, Pipeline
+from shunter.pipeline.lake.account_schemas import ACCOUNT_PLANS
 from shunter.pipeline.planning.schedule import learnt
 
 pytestmark = pytest.mark.spark
@@ -19,17 +20,17 @@ T0 = 1_738_368_000_000
 BROKERS = tuple(InventoryBroker(broker, "h", f"r{broker}", 10**9, 10**8) for broker in (1, 2, 3))
 
 
-def snapshot(folder, minute):
-    """Broker 1 leads all partitions, broker 2 follows them, broker 3 is empty."""
-    partitions = tuple(
+def snapshot(folder, cluster, minute, partitions=12, brokers=BROKERS):
+    """Broker 1 leads all partitions, broker 2 follows them, a third broker is empty."""
+    held = tuple(
         InventoryPartition(
             "t", "id-t", number, (1, 2), (1, 2), 1, 0, 100 + 60 * minute * (number + 1), 1,
             ((1, 10_000 + 600 * minute), (2, 10_000 + 600 * minute)), (), "delete",
         )
-        for number in range(12)
+        for number in range(partitions)
     )  # fmt: skip
-    taken = Inventory("yard", T0 + minute * 60_000, BROKERS, partitions)
-    (folder / f"{minute}.jsonl").write_bytes(b"".join(encode_inventory(taken)))
+    taken = Inventory(cluster, T0 + minute * 60_000, brokers, held)
+    (folder / f"{cluster}-{minute}.jsonl").write_bytes(b"".join(encode_inventory(taken)))
 
 
 def journal(path, plan_id, assignments):
@@ -50,46 +51,7 @@ def journal(path, plan_id, assignments):
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def test_from_snapshots_to_a_report(spark, lake, tmp_path):
-    landing = tmp_path / "landing"
-    landing.mkdir()
-    for minute in (0, 1):
-        snapshot(landing, minute)
-    with pytest.raises(FormatError, match="holds no plan yet"):
-        schedule(spark, lake, None, WhatIf())
-    assert ingest(spark, lake, Inputs((str(landing),), "snapshots")).good == 24
-    made = model(spark, lake)
-    assert (made.replicas, made.with_rates, made.with_weeks) == (24, 24, 0)
-    plan_id, (outcome,) = plan(
-        spark, lake, FleetPlanOptions(peak="max", joint_bound=True, snapshot_age=float("inf")), tmp_path / "plans"
-    )
-    assert (outcome.cluster_id, outcome.status) == ("yard", "planned")
-    assert 0 < outcome.bound_percent <= outcome.joint_bound_percent <= outcome.bytes_percent
-    assert outcome.moves == 8
-    kafka = json.loads((tmp_path / "plans" / "yard.json").read_text())
-    held = [broker for row in kafka["partitions"] for broker in row["replicas"]]
-    assert held.count(3) == 8
-    assert all(row["original_replicas"] == [1, 2] for row in kafka["partitions"])
-
-    asked = WhatIf(throttle=1000.0, traffic=(1.5,), lost=(3,))
-    planned = {row.scenario: row for row in schedule(spark, lake, None, asked).scenarios}
-    assert sorted(planned) == ["as planned", "traffic x 1.5", "without broker 3"]
-    assert planned["as planned"].seconds >= 8 * 10_600 / 1000
-    assert planned["without broker 3"].warning == "8 copies wait until broker 3 is back"
-
-    touched = [row for row in kafka["partitions"] if 3 in row["replicas"]]
-    journal(tmp_path / "j.jsonl", plan_id, touched)
-    told = account(spark, lake, [str(tmp_path / "j.jsonl")])
-    assert (told.moves, told.done) == (8, 8)
-    truth = lake.read(spark, ACCOUNT_PLANS).collect()[0]
-    assert (truth["plan_id"], truth["seconds"], truth["copied_bytes"]) == (plan_id, 320.0, 84_800)
-    assert truth["eta_error"] == pytest.approx((planned["as planned"].seconds - 320) / 320)
-    rates, ratios = learnt(spark, lake)
-    assert rates == (("yard", 1, 265.0), ("yard", 3, 265.0))
-    assert ratios == (pytest.approx(320 / planned["as planned"].seconds),)
-    assert account(spark, lake, [str(tmp_path / "j.jsonl")]) == told
-
-    page = report(spark, lake, tmp_path / "report.html", plan_id=None, cluster=None).read_text()
+def check_page(page):
     for heading in (
         "before and after",
         "Moves as flows",
@@ -99,22 +61,76 @@ def test_from_snapshots_to_a_report(spark, lake, tmp_path):
     ):
         assert heading in page
     assert 'class="wait"' in page
-    assert lake.read(spark, PLAN_MOVES).count() == 8
-    assert lake.read(spark, SCHEDULES).count() == 3
-    # A later plan that copies nothing, and a plan of a cluster that was not planned: the report says both.
-    still, _ = plan(spark, lake, FleetPlanOptions(scope="leaders", snapshot_age=float("inf")), None)
-    assert schedule(spark, lake, None, WhatIf()) == (still, (), ("yard",), ())
-    old, _ = plan(spark, lake, FleetPlanOptions(), None)
-    head, line = told_schedules(schedule(spark, lake, None, WhatIf()))
-    assert head == f"plan {old}"
-    assert line.startswith("yard: was not planned, so there is nothing to schedule: its newest snapshot is ")
-    names = export(spark, lake, str(tmp_path / "csv"), "csv")
+
+
+def check_tables(spark, lake, folder):
+    names = export(spark, lake, str(folder), "csv")
     assert {"plan_moves", "account_moves", "load_model"} <= set(names)
-    head = next((tmp_path / "csv" / "account_moves").glob("part-*.csv")).read_text().splitlines()[0]
+    head = next((folder / "account_moves").glob("part-*.csv")).read_text().splitlines()[0]
     assert head.startswith("cluster_id,journal,accepted_sequence")
+
+
+def test_from_snapshots_to_a_report(spark, lake, tmp_path):
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    for minute in (0, 1):
+        snapshot(landing, "yard", minute)
+        # Both brokers have both replicas, so there is nothing to copy.
+        snapshot(landing, "pair", minute, 1, BROKERS[:2])
+    # One snapshot has no rates.
+    snapshot(landing, "new", 0, 1)
+    with pytest.raises(FormatError, match="holds no plan yet"):
+        schedule(spark, lake, None, WhatIf())
+    modelled = Pipeline(spark, lake).ingest(Inputs((str(landing),), "snapshots")).model()
+    assert modelled.ingested.good == 26
+    made = modelled.modelled
+    assert (made.replicas, made.with_rates, made.with_weeks) == (26, 26, 0)
+    limit = ClusterLimit(joint_bound=True)
+    asked = FleetPlan(peak="max", limit=limit, oldest_seconds=float("inf"), least_rates_percent=90)
+    scheduled = modelled.plan(asked, out=tmp_path / "plans").schedule(
+        WhatIf(throttle=1000.0, traffic=(1.5,), lost=(3,))
+    )
+    plan_id, (refused, idle, outcome) = scheduled.planned
+    assert (refused.cluster_id, refused.status, idle.cluster_id, idle.status) == ("new", "failed", "pair", "planned")
+    assert (outcome.cluster_id, outcome.status) == ("yard", "planned")
+    assert 0 < outcome.bound_percent <= outcome.joint_bound_percent <= outcome.bytes_percent
+    assert outcome.moves == 8
+    kafka = json.loads((tmp_path / "plans" / "yard.json").read_text())
+    held = [broker for row in kafka["partitions"] for broker in row["replicas"]]
+    assert held.count(3) == 8
+    assert all(row["original_replicas"] == [1, 2] for row in kafka["partitions"])
+
+    assert scheduled.scheduled.idle == ("pair",)
+    line = list(told_schedules(scheduled.scheduled))[-1]
+    assert line.startswith("new: was not planned, so there is nothing to schedule: 0.0 % of its partitions have rates")
+    planned = {row.scenario: row for row in scheduled.scheduled.scenarios}
+    assert sorted(planned) == ["as planned", "traffic x 1.5", "without broker 3"]
+    assert planned["as planned"].seconds >= 8 * 10_600 / 1000
+    assert planned["without broker 3"].warning == "8 copies wait until broker 3 is back"
+
+    touched = [row for row in kafka["partitions"] if 3 in row["replicas"]]
+    journal(tmp_path / "j.jsonl", plan_id, touched)
+    done = scheduled.account([str(tmp_path / "j.jsonl")])
+    told = done.accounted
+    assert (told.moves, told.done) == (8, 8)
+    truth = lake.read(spark, ACCOUNT_PLANS).collect()[0]
+    assert (truth["plan_id"], truth["seconds"], truth["copied_bytes"]) == (plan_id, 320.0, 84_800)
+    assert truth["eta_error"] == pytest.approx((planned["as planned"].seconds - 320) / 320)
+    rates, ratios = learnt(spark, lake)
+    assert rates == (("yard", 1, 265.0), ("yard", 3, 265.0))
+    assert ratios == (pytest.approx(320 / planned["as planned"].seconds),)
+    assert account_lake(spark, lake, [str(tmp_path / "j.jsonl")]) == told
+
+    check_page(done.report(tmp_path / "report.html", cluster="yard").reported.read_text())
+    assert done.table("plan_moves").count() == 8
+    assert done.table("schedules").count() == 3
+    assert (done.table("samples").count(), done.table("rejects").count()) == (26, 0)
+    with pytest.raises(SettingsError, match="table 'sample' is none of account_moves, "):
+        done.table("sample")
+    check_tables(spark, lake, tmp_path / "csv")
 
 
 def test_nothing_to_model_or_to_roll_up_is_said(spark, lake):
     with pytest.raises(FormatError, match="has no samples to model: run `shunter pipeline ingest` first"):
-        model(spark, lake)
+        Pipeline(spark, lake).model()
     assert roll_up(spark, lake, keep_days=None) is None

@@ -88,7 +88,7 @@ def test_an_error_leaves_nothing_cached(spark, seen, now):
 
     before, without_zone = cached(), FleetPlan("p", now=now.replace(tzinfo=None))
     for work in (
-        lambda: plan_lake(spark, seen, without_zone),
+        lambda: plan_lake(spark, seen, without_zone, now=now),
         lambda: ask_lake(spark, seen, FleetQuestion("q", basis=without_zone)),
     ):
         with pytest.raises(TypeError, match="naive"):

@@ -42,10 +42,10 @@ def begun(monkeypatch):
 
     monkeypatch.setattr("shunter.app.pipeline.stages.spark_session", Sessions.open)
     stage("stages.ingest", stages.IngestOutcome("b1", 5, 0))
-    stage("stages.model", stages.Modelled(3, 3, 0, 0.5))
-    stage("stages.plan", ("p1", ()))
+    stage("stages.model_lake", stages.Modelled(3, 3, 0, 0.5))
+    stage("stages.plan", stages.FleetOutcome("p1", ()))
     stage("run.schedule", FormatError("lake", "holds no plan yet"))
-    stage("run.report", "report.html")
+    stage("run.report_lake", "report.html")
     return calls
 
 
@@ -57,7 +57,7 @@ def test_stages_share_one_session_and_each_has_its_own_options(begun, tmp_path):
     ended = do("ingest", "folder", "--kind", "snapshots", "model", "--json", "plan", "--out", str(tmp_path), "report")
     assert ended.exit_code == 0, ended.output
     assert begun[0] == ("open", (), ["folder"])
-    assert [name for name, *_ in begun[1:]] == ["stages.ingest", "stages.model", "stages.plan", "run.report"]
+    assert [name for name, *_ in begun[1:]] == ["stages.ingest", "stages.model_lake", "stages.plan", "run.report_lake"]
     assert {spark for _, spark, *_ in begun[1:]} == {"the session"}
     assert begun[1][2] == stages.Inputs(("folder",), "snapshots")
     assert begun[3][3] == tmp_path
@@ -68,7 +68,7 @@ def test_stages_share_one_session_and_each_has_its_own_options(begun, tmp_path):
 def test_the_stage_that_fails_ends_the_row_with_its_status(begun):
     ended = do("model", "schedule", "report")
     assert (ended.exit_code, "holds no plan yet" in ended.stderr) == (1, True)
-    assert [name for name, *_ in begun] == ["open", "stages.model", "run.schedule"]
+    assert [name for name, *_ in begun] == ["open", "stages.model_lake", "run.schedule"]
 
 
 def test_a_wrong_option_of_the_last_stage_is_refused_before_spark_starts(begun):
@@ -80,13 +80,13 @@ def test_a_wrong_option_of_the_last_stage_is_refused_before_spark_starts(begun):
 
 def test_the_value_of_an_option_is_no_stage(begun):
     assert do("model", "--cluster", "plan", "report", "--out", "model", "--tables-as", "csv").exit_code == 0
-    assert [name for name, *_ in begun] == ["open", "stages.model", "run.report"]
+    assert [name for name, *_ in begun] == ["open", "stages.model_lake", "run.report_lake"]
     assert begun[1][2]["clusters"] == ("plan",)
 
 
 def test_after_a_flag_a_stage_begins(begun):
     assert do("model", "--json", "report").exit_code == 0
-    assert [name for name, *_ in begun] == ["open", "stages.model", "run.report"]
+    assert [name for name, *_ in begun] == ["open", "stages.model_lake", "run.report_lake"]
 
 
 def test_a_stream_needs_sparks_kafka_source_from_the_start(begun, monkeypatch):

@@ -35,7 +35,7 @@ def test_every_command_is_in_the_guide():
 
 
 def test_the_command_knows_the_kinds_of_the_stages():
-    from shunter.app.pipeline.stages import KINDS as STAGES
+    from shunter.pipeline.ingest.kinds import KINDS as STAGES
 
     assert KINDS == STAGES
 

@@ -9,65 +9,37 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
-from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlparse
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from shunter.app.client_configuration import stream_options
 from shunter.app.pipeline.delta_jars import brings_delta, coordinates, delta_jars
 from shunter.app.planning.plan import FLEET_SCOPES, PlanWords, request_from
-from shunter.core.planning.request import PlanRefused, PlanRequest
-from shunter.core.planning.scopes import check
+from shunter.core.planning.request import PlanRefused
 from shunter.drivers.host.cache import cache_folder
-from shunter.errors import DriverError, FormatError, SettingsError
-from shunter.formats.plan_files import write_reassignment
-from shunter.formats.series_labels import SeriesLabels
-from shunter.pipeline.ingest.batches import IngestOptions, IngestOutcome, ingest_files, nothing_taken
-from shunter.pipeline.ingest.broker_batch import (
-    CRUISE_CONTROL,
-    CRUISE_CONTROL_LOAD,
-    PROMETHEUS_FORMS,
-    BrokerReader,
-    cruise_control_reader,
-    ingest_with_brokers,
-    load_reader,
-    prometheus_reader,
-)
-from shunter.pipeline.ingest.broker_check import BrokerDoubt, broker_loads, doubts
-from shunter.pipeline.ingest.identity import one_series
+from shunter.errors import DriverError, SettingsError
+from shunter.pipeline.ingest.batches import IngestOutcome, nothing_taken
+from shunter.pipeline.ingest.kinds import KINDS, Inputs, ingest_lake
 from shunter.pipeline.ingest.rollup import compact, roll_up_days
-from shunter.pipeline.ingest.snapshot_batch import ingest_snapshots, latest_snapshot
 from shunter.pipeline.ingest.stream import StreamOptions, start_stream
-from shunter.pipeline.lake.commits import Commit, may_span
-from shunter.pipeline.lake.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
-from shunter.pipeline.lake.schemas import BROKER_LOADS, BROKER_SAMPLES, HOURLY, LOAD_MODEL, REPLICAS, SAMPLES, SHAPES
-from shunter.pipeline.lake.tables import RETENTION_DAYS, Cleaned, Lake, is_schema
-from shunter.pipeline.load.modelling import SHAPE_SECONDS, load_model, load_shape
-from shunter.pipeline.load.processors import ToldProcessors, processor_model, told_processors
-from shunter.pipeline.load.weeks import broker_weeks, partition_weeks
+from shunter.pipeline.lake.commits import Commit
+from shunter.pipeline.lake.tables import Cleaned, Lake, is_schema
+from shunter.pipeline.load.model_batch import Modelled, model_lake
 from shunter.pipeline.packaging import package
-from shunter.pipeline.planning.fleet import PEAKS, WEEK
 from shunter.pipeline.planning.fleet_worker import ClusterLimit
-from shunter.pipeline.planning.plan_batch import ClusterOutcome, FleetPlan, PlannedTarget, plan_lake, reassignments
+from shunter.pipeline.planning.plan_batch import FleetOutcome, FleetPlan, plan_lake
 from shunter.pipeline.session import KAFKA_SOURCE, SessionSettings, is_small, open_session
 from shunter.pipeline.sources.kafka_topic import read_topic
-from shunter.pipeline.sources.log_dirs import read_log_dirs
-from shunter.pipeline.sources.tables import FORMATS, read_table
 
-KINDS = (*FORMATS, *PROMETHEUS_FORMS, "log-dirs", CRUISE_CONTROL, CRUISE_CONTROL_LOAD, "snapshots")
-ROWS_PER_TASK = 1_000_000
 _KEPT_APART = {"", "file", "hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs"}
 """Stores on which Delta makes each commit once: by a rename, or by the store's own condition."""
 JAVA_IS_GONE = (
@@ -92,19 +64,6 @@ class PipelineSettings:
         root = self.root.rstrip("/")
         named = is_schema(root) or urlparse(root).scheme
         return Lake(root if named else str(Path(root).absolute()))
-
-
-@dataclass(frozen=True, slots=True)
-class Inputs:
-    """The input of `ingest`. `labels` is Prometheus'; `window_seconds` is Cruise Control's."""
-
-    paths: tuple[str, ...]
-    kind: str
-    cluster: str | None = None
-    labels: SeriesLabels = field(default_factory=SeriesLabels)
-    at: datetime | None = None
-    many_clusters: bool = False
-    window_seconds: int = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,51 +182,8 @@ def utc_now() -> datetime:
 
 
 def ingest(spark: SparkSession, lake: Lake, inputs: Inputs) -> IngestOutcome:
-    """Ingest files.
-
-    Raises:
-        FormatError: a file is missing, or can't be taken at all.
-        SettingsError: the kind needs an option that was not given.
-    """
-    # A file that names clusters says that there may be several.
-    many_clusters = inputs.many_clusters or len(inputs.labels.clusters) > 1
-    options = IngestOptions(cluster=inputs.cluster, many_clusters=many_clusters)
-    if inputs.kind == "snapshots":
-        many = IngestOptions(cluster=inputs.cluster, many_clusters=True)
-        return ingest_snapshots(spark, lake, inputs.paths, now=utc_now(), options=many)
-    reader = _reader_with_brokers(inputs)
-    if reader is not None:
-        return ingest_with_brokers(spark, lake, inputs.paths, reader, now=utc_now(), options=options)
-    # The output of kafka-log-dirs has no time in it, so a quiet cluster's output is the same on two days.
-    dated: datetime | Literal["modified"] | None = (inputs.at or "modified") if inputs.kind == "log-dirs" else None
-    read = partial(_read, inputs)
-    return ingest_files(spark, lake, inputs.paths, inputs.kind, read, now=utc_now(), options=options, dated=dated)
-
-
-def _reader_with_brokers(inputs: Inputs) -> BrokerReader | None:
-    """The reader of a kind whose files tell of brokers too; None if it is another kind."""
-    if inputs.kind in PROMETHEUS_FORMS:
-        return prometheus_reader(inputs.kind, inputs.cluster, inputs.labels, inputs.at)
-    if inputs.kind == CRUISE_CONTROL:
-        return cruise_control_reader(_named_cluster(inputs), inputs.window_seconds)
-    if inputs.kind == CRUISE_CONTROL_LOAD:
-        return load_reader(_named_cluster(inputs), inputs.window_seconds, inputs.at)
-    return None
-
-
-def _read(inputs: Inputs, spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    cluster = inputs.cluster
-    if inputs.kind in FORMATS:
-        return read_table(spark, paths, inputs.kind, cluster=cluster)
-    if inputs.kind == "log-dirs":
-        return read_log_dirs(spark, paths, cluster=_named_cluster(inputs), at=inputs.at)
-    raise SettingsError(f"kind {inputs.kind!r} is none of {', '.join(KINDS)}")
-
-
-def _named_cluster(inputs: Inputs) -> str:
-    if inputs.cluster is None:
-        raise SettingsError(f"files of kind {inputs.kind} do not name their cluster: give --cluster")
-    return inputs.cluster
+    """Ingest files, now; see `ingest_lake`."""
+    return ingest_lake(spark, lake, inputs, now=utc_now())
 
 
 class Streamed(NamedTuple):
@@ -318,104 +234,6 @@ def ingest_topic(settings: PipelineSettings, source: TopicInput) -> Streamed:
         return Streamed(len(made), sum(commit.good for commit in made), rejected, tuple(sorted(rules.items())))
 
 
-@dataclass(frozen=True, slots=True)
-class Modelled:
-    """The figures of the model."""
-
-    replicas: int
-    with_rates: int
-    with_weeks: int
-    mean_confidence: float
-    brokers: int = 0
-    """Brokers that were compared with their own counters."""
-    doubts: tuple[BrokerDoubt, ...] = ()
-    processors: tuple[ToldProcessors, ...] = ()
-    """For each cluster with processor metrics: how well the model explains them."""
-
-
-def model(
-    spark: SparkSession,
-    lake: Lake,
-    *,
-    source: str = "samples",
-    clusters: Sequence[str] = (),
-    since: datetime | None = None,
-    until: datetime | None = None,
-) -> Modelled:
-    """Model the load from samples (or from hours, where raw rows were deleted), and weeks if the data have some.
-
-    Args:
-        since: UTC; only windows that start then or later, and only their days are read.
-        until: UTC; only windows that start before.
-
-    Raises:
-        FormatError: there is nothing to model.
-    """
-    table = {"samples": SAMPLES, "hourly": HOURLY}[source]
-    live = lake.live(spark)
-    rows = sum(commit.good for commit in live)
-    # All tables are read by one list of batches: a batch that comes meanwhile is in none of them.
-    frame, replicas = lake.read(spark, table, live), lake.read(spark, REPLICAS, live)
-    if clusters:
-        frame = frame.where(F.col("cluster_id").isin(*clusters))
-    if since is not None:
-        frame = frame.where((F.col("date") >= since.date()) & (F.col("window_start") >= since))
-    if until is not None:
-        frame = frame.where((F.col("date") <= until.date()) & (F.col("window_start") < until))
-    if not replicas.isEmpty():
-        frame = one_series(frame, replicas)
-    lake.write(load_model(frame, tasks=max(2, rows // ROWS_PER_TASK)), LOAD_MODEL)
-    if source == "hourly" or may_span(live, SHAPE_SECONDS):
-        lake.write(load_shape(frame), SHAPES)
-        _add_weeks_up(spark, lake, clusters)
-    made = lake.read(spark, LOAD_MODEL)
-    if clusters:
-        made = made.where(F.col("cluster_id").isin(*clusters))
-    counted = made.agg(
-        F.count("*").alias("replicas"),
-        F.count_if(F.col("basis") == "rates").alias("rates"),
-        F.coalesce(F.avg("confidence"), F.lit(0.0)).alias("confidence"),
-    ).first()
-    if counted is None or counted["replicas"] == 0:
-        raise FormatError(lake.root, f"has no {source} to model: run `shunter pipeline ingest` first")
-    weeks = lake.read(spark, SHAPES).count()
-    brokers = lake.read(spark, BROKER_SAMPLES, live)
-    if clusters:
-        brokers = brokers.where(F.col("cluster_id").isin(*clusters))
-    compared, doubted = _check_brokers(spark, lake, brokers, lake.read(spark, SAMPLES, live))
-    explained = _explain_processors(spark, lake, brokers)
-    return Modelled(counted["replicas"], counted["rates"], weeks, counted["confidence"], compared, doubted, explained)
-
-
-def _add_weeks_up(spark: SparkSession, lake: Lake, clusters: Sequence[str]) -> None:
-    """Add up the weeks of each broker's replicas, if weeks are known and a snapshot has the assignment."""
-    shapes, loads = lake.read(spark, SHAPES), lake.read(spark, LOAD_MODEL)
-    _, replicas = latest_snapshot(spark, lake)
-    if clusters:
-        replicas = replicas.where(F.col("cluster_id").isin(*clusters))
-    known = replicas.join(F.broadcast(shapes.select("cluster_id").distinct()), on="cluster_id", how="left_semi")
-    lake.write(broker_weeks(partition_weeks(loads, shapes), known), BROKER_WEEKS)
-
-
-def _check_brokers(
-    spark: SparkSession, lake: Lake, brokers: DataFrame, samples: DataFrame
-) -> tuple[int, tuple[BrokerDoubt, ...]]:
-    """Compare the samples with the brokers' own counters, if there are some."""
-    if brokers.isEmpty():
-        return 0, ()
-    lake.write(broker_loads(brokers, samples), BROKER_LOADS)
-    written = lake.read(spark, BROKER_LOADS)
-    return written.count(), doubts(written)
-
-
-def _explain_processors(spark: SparkSession, lake: Lake, brokers: DataFrame) -> tuple[ToldProcessors, ...]:
-    """Find how much processor time a byte costs brokers, if their processor metrics are known."""
-    if brokers.where(F.col("cpu").isNotNull()).isEmpty():
-        return ()
-    lake.write(processor_model(brokers), PROCESSOR_MODEL)
-    return told_processors(lake.read(spark, PROCESSOR_MODEL))
-
-
 def roll_up(spark: SparkSession, lake: Lake, *, keep_days: int | None, new_only: bool = False) -> str | None:
     """Derive hours and days from the raw rows, then merge small files; returns the commit's id, or None.
 
@@ -462,90 +280,38 @@ class FleetPlanOptions(PlanWords):
     as_of: datetime | None = None
     """UTC; the plan is made as it would have been then."""
 
-    def request(self) -> PlanRequest:
-        """The planner's request.
+    def asked(self) -> FleetPlan:
+        """The plan that is asked for.
 
         Raises:
             SettingsError: an option has a wrong value, or contradicts another.
         """
         if self.scope not in FLEET_SCOPES:
             raise SettingsError(f"scope {self.scope!r} is none of {', '.join(FLEET_SCOPES)}")
-        if self.peak not in (*PEAKS, WEEK):
-            raise SettingsError(f"peak {self.peak!r} is none of {', '.join((*PEAKS, WEEK))}")
-        if self.as_of is not None and self.as_of < utc_now() - timedelta(days=RETENTION_DAYS):
-            raise SettingsError(
-                f"--as-of {self.as_of:%Y-%m-%d}: tables can be read as they were {RETENTION_DAYS} days ago at the most"
-            )
         try:
-            asked = request_from(self)
-            check(asked)
+            request = request_from(self)
         except PlanRefused as error:
             raise SettingsError(str(error)) from error
-        return asked
+        made = FleetPlan(
+            request=request,
+            clusters=self.clusters,
+            peak=self.peak,
+            days=self.days,
+            limit=ClusterLimit(self.seconds_per_cluster, self.joint_bound),
+            tasks=self.tasks,
+            capacity=self.capacity,
+            oldest_seconds=self.snapshot_age,
+            least_rates_percent=self.least_rates_percent,
+            rates_age=self.rates_age,
+            as_of=self.as_of,
+        )
+        made.check(utc_now())
+        return made
 
 
-def plan(
-    spark: SparkSession, lake: Lake, options: FleetPlanOptions, out: Path | None
-) -> tuple[str, tuple[ClusterOutcome, ...]]:
-    """Plan every cluster of the lake; writes Kafka's reassignment JSON of each to `out`, if that is given.
-
-    Raises:
-        FormatError: there is no cluster to plan, or a named cluster is not there.
-        SettingsError: an option has a wrong value.
-    """
-    # Two plans of one second are two plans.
-    plan_id = f"{utc_now():%Y%m%dT%H%M%S.%f}-{options.scope}"
-    asked = FleetPlan(
-        plan_id,
-        options.request(),
-        options.clusters,
-        options.peak,
-        options.days,
-        ClusterLimit(options.seconds_per_cluster, options.joint_bound),
-        options.tasks,
-        options.capacity,
-        options.as_of or utc_now(),
-        options.snapshot_age,
-        options.least_rates_percent,
-        options.rates_age,
-        options.as_of,
-    )
-    outcomes = plan_lake(spark, lake, asked)
-    require_clusters(lake, options.clusters, [outcome.cluster_id for outcome in outcomes], "plan")
-    if out is not None:
-        write_reassignments(spark, lake, plan_id, out)
-    return plan_id, outcomes
-
-
-def require_clusters(lake: Lake, asked: Collection[str], found: Collection[str], verb: str) -> None:
-    """Check that each named cluster was found, and that at least one cluster was found.
-
-    Raises:
-        FormatError: a named cluster, or every cluster, is missing; `verb` says what the stage does with it.
-    """
-    absent = sorted(set(asked).difference(found))
-    if absent:
-        raise FormatError(lake.root, f"has no cluster {absent[0]}")
-    if not found:
-        raise FormatError(lake.root, f"has no cluster to {verb}: run `shunter pipeline ingest` and `model` first")
-
-
-def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:
-    """Write a plan as Kafka's reassignment JSON: one `CLUSTER.json` for each cluster that has something to move."""
-    return write_targets(reassignments(spark, lake, plan_id), out)
-
-
-def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tuple[Path, ...]:
-    """Write targets as Kafka's reassignment JSON, one file for each cluster; they have to be in order of clusters."""
-    out.mkdir(parents=True, exist_ok=True)
-    written: list[Path] = []
-    for cluster, rows in groupby(targets, key=itemgetter(0)):
-        path = out / f"{cluster}.json"
-        changes = [change for _, change in rows]
-        elected = {(each.topic, each.partition) for each in changes if each.elect}
-        path.write_bytes(write_reassignment((each[:4] for each in changes), elected))
-        written.append(path)
-    return tuple(written)
+def plan(spark: SparkSession, lake: Lake, options: FleetPlanOptions, out: Path | None) -> FleetOutcome:
+    """Plan every cluster of the lake, now; see `plan_lake`."""
+    return plan_lake(spark, lake, options.asked(), now=utc_now(), out=out)
 
 
 __all__ = [
@@ -559,12 +325,10 @@ __all__ = [
     "clean",
     "ingest",
     "ingest_topic",
-    "model",
+    "model_lake",
     "package",
     "plan",
     "roll_up",
     "spark_session",
     "utc_now",
-    "write_reassignments",
-    "write_targets",
 ]

@@ -11,14 +11,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from shunter.app.pipeline.outlook import runway
-from shunter.app.pipeline.stages import require_clusters, utc_now, write_targets
+from shunter.app.pipeline.stages import utc_now
 from shunter.core.planning.request import PlanRequest
 from shunter.core.planning.what_if import ClusterChange
 from shunter.errors import SettingsError
 from shunter.pipeline.lake.outlook_schemas import RUNWAY
 from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.planning.fleet import PEAKS, WEEK
-from shunter.pipeline.planning.plan_batch import FleetPlan
+from shunter.pipeline.planning.plan_batch import FleetPlan, require_clusters, write_targets
 from shunter.pipeline.planning.what_if import FleetQuestion, ToldAnswer, ask_lake, targets_of
 from shunter.pipeline.planning.what_if_worker import ChangeQuestion
 

@@ -107,7 +107,7 @@ def model(ctx: click.Context, source: str, clusters: tuple[str, ...], json: bool
     settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
         span = utc(given["since"]), utc(given["until"])
-        made = stages.model(spark, settings.lake, source=source, clusters=clusters, since=span[0], until=span[1])
+        made = stages.model_lake(spark, settings.lake, source=source, clusters=clusters, since=span[0], until=span[1])
     if json:
         click.echo(as_json(made))
         return
@@ -224,14 +224,14 @@ def plan(ctx: click.Context, out: Path, json: bool, **given: Any) -> None:
 
     settings, asked = settings_of(ctx), asked_of(given)
     with stages.spark_session(settings) as spark:
-        plan_id, outcomes = stages.plan(spark, settings.lake, asked, out)
+        made = stages.plan(spark, settings.lake, asked, out)
     if json:
-        click.echo(as_json({"plan_id": plan_id, "clusters": outcomes}))
+        click.echo(as_json(made))
     else:
-        click.echo(f"plan {plan_id}")
-        for outcome in outcomes:
+        click.echo(f"plan {made.plan_id}")
+        for outcome in made.clusters:
             click.echo(told_plan(outcome))
-    if any(outcome.status != "planned" for outcome in outcomes):
+    if any(outcome.status != "planned" for outcome in made.clusters):
         raise SystemExit(1)
 
 
@@ -320,11 +320,11 @@ def account(ctx: click.Context, journals: tuple[str, ...], json: bool) -> None:
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.executor.journal_export import as_json_lines  # noqa: PLC0415
     from shunter.app.pipeline import stages  # noqa: PLC0415
-    from shunter.app.pipeline.run import account as accounted  # noqa: PLC0415
+    from shunter.app.pipeline.run import account_lake  # noqa: PLC0415
 
     settings = settings_of(ctx)
     with as_json_lines(journals) as lines, stages.spark_session(settings, beside=journals) as spark:
-        found = accounted(spark, settings.lake, lines)
+        found = account_lake(spark, settings.lake, lines)
     if json:
         click.echo(as_json(found))
         return
@@ -364,12 +364,11 @@ def report(
       shunter pipeline report --tables tables --tables-as csv
     """  # noqa: D301 - click's own mark for a block that is not to be wrapped
     from shunter.app.pipeline import stages  # noqa: PLC0415
-    from shunter.app.pipeline.run import export  # noqa: PLC0415
-    from shunter.app.pipeline.run import report as reported  # noqa: PLC0415
+    from shunter.app.pipeline.run import export, report_lake  # noqa: PLC0415
 
     settings = settings_of(ctx)
     with stages.spark_session(settings) as spark:
-        click.echo(reported(spark, settings.lake, out, plan_id=plan_id, cluster=cluster))
+        click.echo(report_lake(spark, settings.lake, out, plan_id=plan_id, cluster=cluster))
         if tables is not None:
             click.echo(f"{tables}: {', '.join(export(spark, settings.lake, tables, tables_as))}")
 

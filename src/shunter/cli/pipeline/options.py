@@ -142,7 +142,7 @@ def asked_of(given: dict[str, Any]) -> Any:
     asked = FleetPlanOptions(**given)
     see_options_fit(asked)
     # A request that contradicts itself is refused before Spark is started for it.
-    asked.request()
+    asked.asked()
     return asked
 
 

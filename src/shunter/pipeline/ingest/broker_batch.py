@@ -35,8 +35,13 @@ from shunter.pipeline.ingest.validation import (
 from shunter.pipeline.lake.commits import Commit, InputFile, LogState
 from shunter.pipeline.lake.schemas import BROKER_SAMPLES, REPLICAS, SCHEMA_VERSION
 from shunter.pipeline.lake.tables import Lake
-from shunter.pipeline.sources.cruise_control import WINDOW_SECONDS, broker_samples, partition_samples, read_records
-from shunter.pipeline.sources.cruise_control_load import broker_stats, partition_loads, read_load
+from shunter.pipeline.sources.cruise_control import (
+    WINDOW_SECONDS,
+    broker_samples,
+    partition_samples,
+    read_cruise_control,
+)
+from shunter.pipeline.sources.cruise_control_load import broker_stats, partition_loads, read_cruise_control_load
 from shunter.pipeline.sources.prometheus import read_prometheus
 from shunter.pipeline.sources.prometheus_brokers import prometheus_brokers
 from shunter.pipeline.sources.prometheus_forms import Told, told_by_answers, told_by_export, told_by_pages
@@ -80,12 +85,12 @@ def cruise_control_reader(cluster: str, window_seconds: int = WINDOW_SECONDS) ->
     """
 
     def partitions(spark: SparkSession, paths: Sequence[str], _: DataFrame) -> DataFrame:
-        return partition_samples(read_records(spark, paths), cluster=cluster, window_seconds=window_seconds)
+        return partition_samples(read_cruise_control(spark, paths), cluster=cluster, window_seconds=window_seconds)
 
     def brokers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        return broker_samples(read_records(spark, paths), cluster=cluster, window_seconds=window_seconds)
+        return broker_samples(read_cruise_control(spark, paths), cluster=cluster, window_seconds=window_seconds)
 
-    return BrokerReader(CRUISE_CONTROL, read_records, partitions, brokers)
+    return BrokerReader(CRUISE_CONTROL, read_cruise_control, partitions, brokers)
 
 
 def load_reader(cluster: str, window_seconds: int, at: datetime | None = None) -> BrokerReader:
@@ -99,12 +104,12 @@ def load_reader(cluster: str, window_seconds: int, at: datetime | None = None) -
     given: dict[str, Any] = {"cluster": cluster, "window_seconds": window_seconds}
 
     def partitions(spark: SparkSession, paths: Sequence[str], _: DataFrame) -> DataFrame:
-        return partition_loads(read_load(spark, paths, at=at), **given)
+        return partition_loads(read_cruise_control_load(spark, paths, at=at), **given)
 
     def brokers(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-        return broker_stats(read_load(spark, paths, at=at), **given)
+        return broker_stats(read_cruise_control_load(spark, paths, at=at), **given)
 
-    return BrokerReader(CRUISE_CONTROL_LOAD, read_load, partitions, brokers, at or "modified")
+    return BrokerReader(CRUISE_CONTROL_LOAD, read_cruise_control_load, partitions, brokers, at or "modified")
 
 
 def prometheus_reader(kind: str, cluster: str | None, labels: SeriesLabels, at: datetime | None = None) -> BrokerReader:

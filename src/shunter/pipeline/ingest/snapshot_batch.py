@@ -21,12 +21,12 @@ from shunter.pipeline.lake.tables import Lake
 from shunter.pipeline.sources.snapshots import (
     SeenSnapshot,
     broken_lines,
-    brokers_of,
     logs_left_out,
     put_aside,
-    read_snapshot_lines,
-    replicas_of,
-    samples_of,
+    read_snapshots,
+    snapshot_brokers,
+    snapshot_replicas,
+    snapshot_samples,
     snapshots_of,
 )
 
@@ -53,7 +53,7 @@ def ingest_snapshots(
         if not new:
             return None
         begun = Commit(attempt, SNAPSHOTS, new, tables=(BROKERS.name, REPLICAS.name))
-        read = partial(read_snapshot_lines, spark, now=now)
+        read = partial(read_snapshots, spark, now=now)
 
         def take(begun: Commit, files: Sequence[InputFile], broken: Sequence[BrokenFile]) -> Commit:
             nonlocal taken
@@ -88,14 +88,14 @@ def _write(
     known = known_around(lake.read(spark, BROKERS, state.live), seen)
     taken, refused = choose(seen, known)
     whole = _only(lines, taken, "file") if refused else lines
-    replicas = replicas_of(whole)
+    replicas = snapshot_replicas(whole)
     rows = _new_samples(lake.read(spark, REPLICAS, state.live), replicas, known).unionByName(broken_lines(lines))
     if refused:
         rows = rows.unionByName(put_aside(spark, refused))
     if broken:
         rows = rows.unionByName(put_broken_aside(spark, broken, SNAPSHOTS))
     commit = write_batch(spark, lake, state, rows, begun, now=now, options=options)
-    lake.write_rows(brokers_of(whole), BROKERS, commit.ingest_id)
+    lake.write_rows(snapshot_brokers(whole), BROKERS, commit.ingest_id)
     lake.write_rows(replicas, REPLICAS, commit.ingest_id)
     clusters = {*commit.clusters, *(one.cluster_id for one in taken)}
     return taken, replace(commit, clusters=tuple(sorted(clusters)))
@@ -163,14 +163,14 @@ def _new_samples(committed: DataFrame, replicas: DataFrame, known: Collection[tu
     And rows that say of which logs the growth is no traffic.
     """
     if not known:
-        return samples_of(replicas).unionByName(logs_left_out(replicas))
+        return snapshot_samples(replicas).unionByName(logs_left_out(replicas))
     earlier = committed.withColumn("taken_at_ms", F.unix_millis("taken_at"))
     # Folders of days keep Spark from reading all history for the few snapshots that are next to the new ones.
     days = sorted({datetime.fromtimestamp(at_ms / 1000, UTC).date() for _, at_ms in known})
     earlier = _only(earlier.where(F.col("date").isin(days)), sorted(known)).drop("ingest_id", "taken_at_ms")
     earlier = earlier.dropDuplicates(list(REPLICAS.key)).withColumn("known", F.lit(True))
     every = replicas.withColumn("known", F.lit(False)).unionByName(earlier)
-    return samples_of(every).unionByName(logs_left_out(every))
+    return snapshot_samples(every).unionByName(logs_left_out(every))
 
 
 def latest_snapshot(spark: SparkSession, lake: Lake) -> tuple[DataFrame, DataFrame]:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from shunter.pipeline.ingest.batches import IngestOptions, write_batch
 from shunter.pipeline.lake.commits import Commit, LogState, StreamMark
 from shunter.pipeline.lake.tables import Lake
-from shunter.pipeline.sources.kafka_topic import samples_of_records
+from shunter.pipeline.sources.kafka_topic import topic_samples
 
 KIND = "stream"
 FAN_IN = 16
@@ -79,7 +79,7 @@ def ingest_batch(
     spark: SparkSession, lake: Lake, batch: DataFrame, query: str, number: int, options: StreamOptions, now: datetime
 ) -> Commit | None:
     """Ingest one micro-batch; None if it was committed before: Spark repeats the last one after a crash."""
-    rows = samples_of_records(batch, cluster=options.cluster).persist()
+    rows = topic_samples(batch, cluster=options.cluster).persist()
 
     def prepare(state: LogState, attempt: str) -> Commit | None:
         marks = [

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from shunter.core.planning.request import PlanRequest
+from shunter.core.planning.request import PlanRefused, PlanRequest
+from shunter.core.planning.scopes import check
+from shunter.errors import FormatError, SettingsError
+from shunter.formats.plan_files import write_reassignment
 from shunter.pipeline.ingest.snapshot_batch import latest_snapshot
 from shunter.pipeline.lake.account_schemas import PLAN_ASSIGNMENTS, PLAN_LOADS, PLAN_MOVES, PLAN_UNDONE, PLANS
 from shunter.pipeline.lake.caching import cached
 from shunter.pipeline.lake.outlook_schemas import BROKER_WEEKS, PROCESSOR_MODEL
 from shunter.pipeline.lake.schemas import FOLLOWER, LOAD_MODEL, SHAPES, Table
-from shunter.pipeline.lake.tables import Lake
+from shunter.pipeline.lake.tables import RETENTION_DAYS, Lake
 from shunter.pipeline.load.weeks import at_busiest_hours
-from shunter.pipeline.planning.fleet import WEEK, fleet_rows, plan_fleet
+from shunter.pipeline.planning.fleet import PEAKS, WEEK, fleet_rows, plan_fleet
 from shunter.pipeline.planning.fleet_worker import FAILED, RESULT, RESULT_DDL, ClusterLimit
 
 COARSE = 4
@@ -30,7 +35,8 @@ COARSE = 4
 class FleetPlan:
     """A plan to be made: the request, the clusters (none named: all), the peak that counts, and how many days ahead."""
 
-    plan_id: str
+    plan_id: str = ""
+    """None given: the stage names the plan by its moment and scope."""
     request: PlanRequest = field(default_factory=PlanRequest)
     clusters: tuple[str, ...] = ()
     peak: str = "p95"
@@ -38,8 +44,9 @@ class FleetPlan:
     limit: ClusterLimit = field(default_factory=ClusterLimit)
     tasks: int | None = None
     capacity: float | None = None
+    """Bytes per second that each broker's network carries, either way."""
     now: datetime | None = None
-    """With its zone; None: no snapshot is too old."""
+    """With its zone; ages are counted from then. None: from the stage's time."""
     oldest_seconds: float = 7 * 86_400.0
     """A cluster whose newest snapshot is older is not planned: its replicas may be elsewhere by now."""
     least_rates_percent: float = 0.0
@@ -48,6 +55,23 @@ class FleetPlan:
     """Seconds. A plan whose newest rates are older says so."""
     as_of: datetime | None = None
     """The plan is made from the tables as they were then; None: as they are."""
+
+    def check(self, now: datetime) -> None:
+        """Check the plan before any work.
+
+        Raises:
+            SettingsError: an option has a wrong value.
+        """
+        if self.peak not in (*PEAKS, WEEK):
+            raise SettingsError(f"peak {self.peak!r} is none of {', '.join((*PEAKS, WEEK))}")
+        if self.as_of is not None and self.as_of < now - timedelta(days=RETENTION_DAYS):
+            raise SettingsError(
+                f"--as-of {self.as_of:%Y-%m-%d}: tables can be read as they were {RETENTION_DAYS} days ago at the most"
+            )
+        try:
+            check(self.request)
+        except PlanRefused as error:
+            raise SettingsError(str(error)) from error
 
 
 class Basis(NamedTuple):
@@ -85,8 +109,50 @@ class ClusterOutcome(NamedTuple):
     basis: Basis | None = None
 
 
-def plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
-    """Plan what the lake's model and newest snapshots show, and write the plan's tables."""
+class FleetOutcome(NamedTuple):
+    """A plan, and its result for each cluster."""
+
+    plan_id: str
+    clusters: tuple[ClusterOutcome, ...]
+
+
+def plan_lake(
+    spark: SparkSession, lake: Lake, asked: FleetPlan, *, now: datetime, out: Path | None = None
+) -> FleetOutcome:
+    """Plan what the lake's model and newest snapshots show, and write the plan's tables.
+
+    Args:
+        out: A folder for Kafka's reassignment JSON, one file for each cluster.
+
+    Raises:
+        FormatError: there is no cluster to plan, or a named cluster is not there.
+        SettingsError: an option has a wrong value.
+    """
+    asked.check(now)
+    # Two plans of one second are two plans.
+    plan_id = asked.plan_id or f"{now:%Y%m%dT%H%M%S.%f}-{asked.request.scope.value}"
+    asked = replace(asked, plan_id=plan_id, now=asked.now or asked.as_of or now)
+    outcomes = _plan_lake(spark, lake, asked)
+    require_clusters(lake, asked.clusters, [outcome.cluster_id for outcome in outcomes], "plan")
+    if out is not None:
+        write_reassignments(spark, lake, plan_id, out)
+    return FleetOutcome(plan_id, outcomes)
+
+
+def require_clusters(lake: Lake, asked: Collection[str], found: Collection[str], verb: str) -> None:
+    """Check that each named cluster was found, and that at least one cluster was found.
+
+    Raises:
+        FormatError: a named cluster, or every cluster, is missing; `verb` says what the stage does with it.
+    """
+    absent = sorted(set(asked).difference(found))
+    if absent:
+        raise FormatError(lake.root, f"has no cluster {absent[0]}")
+    if not found:
+        raise FormatError(lake.root, f"has no cluster to {verb}: run `shunter pipeline ingest` and `model` first")
+
+
+def _plan_lake(spark: SparkSession, lake: Lake, asked: FleetPlan) -> tuple[ClusterOutcome, ...]:
     seen = replace(lake, as_of=asked.as_of)
     version = seen.version(spark, LOAD_MODEL)
     model = model_for(spark, seen, asked.peak, None if version is None else version[0])
@@ -279,9 +345,43 @@ def reassignments(spark: SparkSession, lake: Lake, plan_id: str) -> Iterator[tup
         yield cluster_id, PlannedTarget(*told)
 
 
+def write_reassignments(spark: SparkSession, lake: Lake, plan_id: str, out: Path) -> tuple[Path, ...]:
+    """Write a plan as Kafka's reassignment JSON: one `CLUSTER.json` for each cluster that has something to move."""
+    return write_targets(reassignments(spark, lake, plan_id), out)
+
+
+def write_targets(targets: Iterable[tuple[str, PlannedTarget]], out: Path) -> tuple[Path, ...]:
+    """Write targets as Kafka's reassignment JSON, one file for each cluster; they have to be in order of clusters."""
+    out.mkdir(parents=True, exist_ok=True)
+    written: list[Path] = []
+    for cluster, rows in groupby(targets, key=itemgetter(0)):
+        path = out / f"{cluster}.json"
+        changes = [change for _, change in rows]
+        elected = {(each.topic, each.partition) for each in changes if each.elect}
+        path.write_bytes(write_reassignment((each[:4] for each in changes), elected))
+        written.append(path)
+    return tuple(written)
+
+
 def latest_plan(spark: SparkSession, lake: Lake, cluster: str | None = None) -> str | None:
     """The newest plan's id: ids begin with their moment, so the greatest is the newest."""
     plans = lake.read(spark, PLANS)
     chosen = plans if cluster is None else plans.where(F.col("cluster_id") == cluster)
     row = chosen.agg(F.max("plan_id").alias("plan_id")).first()
     return None if row is None else row["plan_id"]
+
+
+def named_plan(spark: SparkSession, lake: Lake, plan_id: str | None, cluster: str | None = None) -> str:
+    """The id of a plan that exists: the given one, or the newest.
+
+    Raises:
+        FormatError: there is no plan yet, or no plan with this id.
+    """
+    newest = latest_plan(spark, lake, cluster)
+    if newest is None:
+        raise FormatError(lake.root, "holds no plan yet: run `shunter pipeline plan` first")
+    if plan_id is None:
+        return newest
+    if lake.read(spark, PLANS).where(F.col("plan_id") == plan_id).isEmpty():
+        raise FormatError(lake.root, f"holds no plan {plan_id}; the newest is {newest}")
+    return plan_id

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +16,7 @@ from shunter.pipeline.lake.account_schemas import (
     ACCOUNT_RATES,
     PLAN_LOADS,
     PLAN_MOVES,
+    PLANS,
     SCHEDULE_LOADS,
     SCHEDULE_MOVES,
     SCHEDULES,
@@ -22,7 +25,9 @@ from shunter.pipeline.lake.caching import cached
 from shunter.pipeline.lake.outlook_schemas import BROKER_WEEKS
 from shunter.pipeline.lake.schemas import LEADER, LOAD_MODEL, Table
 from shunter.pipeline.lake.tables import Lake
-from shunter.pipeline.planning.schedule_worker import RESULT, RESULT_DDL, ScheduleOptions, schedule_cluster
+from shunter.pipeline.planning.fleet_worker import PLANNED
+from shunter.pipeline.planning.plan_batch import named_plan
+from shunter.pipeline.planning.schedule_worker import RESULT, RESULT_DDL, Scenario, ScheduleOptions, schedule_cluster
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,6 +59,29 @@ class ScheduleOutcome(NamedTuple):
             return f"{self.cluster_id}, {self.scenario}: no duration, by {self.rests_on}"
         interval = f"{self.seconds_low or 0:.0f} to {self.seconds_high or 0:.0f}"
         return f"{self.cluster_id}, {self.scenario}: {self.seconds:.0f} s ({interval}), by {self.rests_on}"
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """How moves shall run, and further scenarios. Rates are bytes per second; None: a learnt rate, or an assumption."""
+
+    throttle: float | None = None
+    capacity: float | None = None
+    per_broker: int = 3
+    total: int = 0
+    traffic: tuple[float, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+class Scheduled(NamedTuple):
+    """The schedules of one plan, by cluster."""
+
+    plan_id: str
+    scenarios: tuple[ScheduleOutcome, ...]
+    idle: tuple[str, ...]
+    """Clusters whose plan copies nothing."""
+    unplanned: tuple[tuple[str, str], ...]
+    """Clusters that got no plan, and why."""
 
 
 def schedule_rows(moves: DataFrame, replicas: DataFrame, model: DataFrame, loads: DataFrame) -> DataFrame:
@@ -100,10 +128,35 @@ def schedule_fleet(rows: DataFrame, options: ScheduleOptions) -> DataFrame:
     return rows.groupBy("cluster_id", "plan_id").applyInArrow(work, RESULT_DDL)
 
 
-def schedule_lake(
+def schedule_lake(spark: SparkSession, lake: Lake, plan_id: str | None, asked: WhatIf, *, now: datetime) -> Scheduled:
+    """Schedule a plan (None: the newest) as it is, and under every scenario of `asked`.
+
+    Raises:
+        FormatError: there is no plan.
+    """
+    known, ratios = learnt(spark, lake)
+    scenarios = [
+        Scenario(),
+        *(Scenario(traffic=factor) for factor in asked.traffic),
+        *(Scenario(lost=broker) for broker in asked.lost),
+    ]
+    options = ScheduleOptions(
+        tuple(scenarios), asked.throttle, asked.capacity, asked.per_broker, asked.total, ratios, known,
+        known_weeks(spark, lake), now.weekday() * 24 + now.hour,
+    )  # fmt: skip
+    chosen = named_plan(spark, lake, plan_id)
+    made = _schedule_plan(spark, lake, chosen, options)
+    busy = {one.cluster_id for one in made}
+    clusters = lake.read(spark, PLANS).where(F.col("plan_id") == chosen).select("cluster_id", "status", "message")
+    rest = [row for row in clusters.orderBy("cluster_id").collect() if row["cluster_id"] not in busy]
+    idle = tuple(row["cluster_id"] for row in rest if row["status"] == PLANNED)
+    unplanned = tuple((row["cluster_id"], row["message"] or "") for row in rest if row["status"] != PLANNED)
+    return Scheduled(chosen, made, idle, unplanned)
+
+
+def _schedule_plan(
     spark: SparkSession, lake: Lake, plan_id: str, options: ScheduleOptions
 ) -> tuple[ScheduleOutcome, ...]:
-    """Schedule a plan of the lake, write its tables, return the summaries."""
     of_plan = F.col("plan_id") == plan_id
     moves, loads = lake.read(spark, PLAN_MOVES).where(of_plan), lake.read(spark, PLAN_LOADS).where(of_plan)
     _, replicas = latest_snapshot(spark, lake)

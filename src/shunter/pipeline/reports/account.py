@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window, WindowSpec
 from pyspark.sql import functions as F
@@ -15,7 +16,10 @@ from shunter.pipeline.lake.account_schemas import (
     ACCOUNT_STALLS,
     ACCOUNT_STEPS,
     JOURNAL,
+    PLAN_LOADS,
+    SCHEDULES,
 )
+from shunter.pipeline.lake.tables import Lake
 
 _LINE = """
     cluster_id string, journal string, sequence bigint, at bigint, cause string, kind string, plan_id string, tp string,
@@ -27,6 +31,36 @@ _SHORTEST_STALL = 1.0
 """Seconds. The bookkeeping between two steps takes a moment, which is not a stall."""
 _SAME_MOVE = ("cluster_id", "journal", "accepted_sequence")
 _SUPERSEDED_BECAUSE = "the partition's move was accepted anew"
+
+
+class Accounted(NamedTuple):
+    """The sums of an account."""
+
+    entries: int
+    moves: int
+    done: int
+    stalled_seconds: float
+
+
+def account_lake(spark: SparkSession, lake: Lake, journals: Sequence[str]) -> Accounted:
+    """Take journals (JSON lines) into the account's tables; a journal that is given again replaces its former rows."""
+    if journals:
+        lake.write(read_journals(spark, journals), JOURNAL)
+    journal = lake.read(spark, JOURNAL)
+    steps, moves = account_steps(journal), account_moves(journal)
+    lake.write(steps, ACCOUNT_STEPS)
+    lake.write(moves, ACCOUNT_MOVES)
+    lake.write(account_stalls(journal), ACCOUNT_STALLS)
+    lake.write(account_rates(lake.read(spark, ACCOUNT_STEPS)), ACCOUNT_RATES)
+    written = lake.read(spark, ACCOUNT_MOVES)
+    lake.write(account_plans(written, lake.read(spark, SCHEDULES), lake.read(spark, PLAN_LOADS)), ACCOUNT_PLANS)
+    sums = written.agg(
+        F.count("*").alias("moves"),
+        F.count_if(F.col("outcome") == "done").alias("done"),
+        F.coalesce(F.sum("stalled_seconds"), F.lit(0.0)).alias("stalled"),
+    ).first()
+    assert sums is not None, "an aggregate without groups has one row"
+    return Accounted(journal.count(), sums["moves"], sums["done"], sums["stalled"])
 
 
 def read_journals(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
@@ -47,7 +81,7 @@ def read_journals(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     return lines.select(*(columns.get(name, F.col(name)).alias(name) for name in JOURNAL.columns))
 
 
-def steps_of(journal: DataFrame) -> DataFrame:
+def account_steps(journal: DataFrame) -> DataFrame:
     """Grain: one row per step that was begun; columns of `account_steps`.
 
     A step is dropped if the next step or the move's end comes before its own end (as in `views.move_story`). `source` is
@@ -80,13 +114,13 @@ def steps_of(journal: DataFrame) -> DataFrame:
     ).select(*ACCOUNT_STEPS.columns)  # fmt: skip
 
 
-def stalls_of(journal: DataFrame) -> DataFrame:
+def account_stalls(journal: DataFrame) -> DataFrame:
     """Grain: one row per stretch of a second or more in which a move stood still; columns of `account_stalls`."""
     stretches = _standstills(_with_moves(journal))
     return stretches.withColumnsRenamed({"at": "began_at", "until": "ended_at"}).select(*ACCOUNT_STALLS.columns)
 
 
-def moves_of(journal: DataFrame) -> DataFrame:
+def account_moves(journal: DataFrame) -> DataFrame:
     """Grain: one row per move; columns of `account_moves`. A move that still runs has no end and no outcome.
 
     A move that another submission took over before its end has no closing entry. It ends as superseded at that moment,
@@ -141,7 +175,7 @@ def moves_of(journal: DataFrame) -> DataFrame:
     ).select(*ACCOUNT_MOVES.columns)  # fmt: skip
 
 
-def rates_of(steps: DataFrame) -> DataFrame:
+def account_rates(steps: DataFrame) -> DataFrame:
     """Rates between brokers. Grain: one row per pair and hour; columns of `account_rates`.
 
     A step that adds several replicas copies to each of them; its bytes are split evenly.
@@ -162,7 +196,7 @@ def rates_of(steps: DataFrame) -> DataFrame:
     ).select(*ACCOUNT_RATES.columns)  # fmt: skip
 
 
-def plans_of(moves: DataFrame, schedules: DataFrame, loads: DataFrame) -> DataFrame:
+def account_plans(moves: DataFrame, schedules: DataFrame, loads: DataFrame) -> DataFrame:
     """Plans compared with what was executed. Grain: one row per executed plan and journal; columns of `account_plans`.
 
     Args:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
+from shunter.core.wording import counted
+from shunter.errors import FormatError
 from shunter.pipeline.lake.account_schemas import (
     ACCOUNT_MOVES,
     ACCOUNT_PLANS,
@@ -22,14 +25,42 @@ from shunter.pipeline.lake.account_schemas import (
 )
 from shunter.pipeline.lake.schemas import Table
 from shunter.pipeline.lake.tables import Lake
+from shunter.pipeline.planning.plan_batch import named_plan
 from shunter.pipeline.reports.plots import BrokerBar, EstimateAndOutcome, FlowArrow, Lane, PlotSpan, amount, duration
-from shunter.pipeline.reports.report_page import Listing, ReportData
+from shunter.pipeline.reports.report_page import Listing, ReportData, page
 
 MOST_FLOWS = 80
 MOST_LANES = 60
 MOST_ROWS = 200
 _IN_TURN = ("waiting for its turn", "between steps")
 """Causes of waiting that are not faults: other moves run, as the schedule intends."""
+
+
+def report_lake(
+    spark: SparkSession, lake: Lake, out: Path, *, plan_id: str | None = None, cluster: str | None = None
+) -> Path:
+    """Write the report of one plan of one cluster (None: the plan's only cluster) as one HTML file.
+
+    Raises:
+        FormatError: there is no plan, or it has several clusters and none was named.
+    """
+    chosen = named_plan(spark, lake, plan_id, cluster)
+    clusters = [
+        row["cluster_id"]
+        for row in lake.read(spark, PLANS)
+        .where(F.col("plan_id") == chosen)
+        .select("cluster_id")
+        .orderBy("cluster_id")
+        .collect()
+    ]
+    if cluster is None and len(clusters) != 1:
+        raise FormatError(
+            f"plan {chosen}",
+            f"has {counted(len(clusters), 'cluster')}: name one with --cluster ({', '.join(clusters[:5])})",
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(page(gather(spark, lake, cluster or clusters[0], chosen)), encoding="utf-8")
+    return out
 
 
 def gather(spark: SparkSession, lake: Lake, cluster: str, plan_id: str) -> ReportData:

@@ -152,7 +152,7 @@ def _text(raw: bytes, what: str) -> str:
         raise FormatError(_WHAT, f"its {what} is not UTF-8: {error.reason}") from error
 
 
-def read_records(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+def read_cruise_control(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Read Parquet files with a binary column `value`: the sample store's topics, dumped as they are.
 
     Grain: one row per record; columns value and file.

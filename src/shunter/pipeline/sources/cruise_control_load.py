@@ -30,7 +30,7 @@ _ANSWER = """
 _SOURCE = "cruise_control_load"
 
 
-def read_load(spark: SparkSession, paths: Sequence[str], *, at: datetime | None = None) -> DataFrame:
+def read_cruise_control_load(spark: SparkSession, paths: Sequence[str], *, at: datetime | None = None) -> DataFrame:
     """Read answers. Grain: one row per file; records, brokers, file, seen (seconds since 1970), broken."""
     answers = spark.read.option("multiLine", "true").schema(_ANSWER).json(list(paths))
     broken = (

@@ -50,7 +50,7 @@ def read_topic(
     )
 
 
-def samples_of_records(records: DataFrame, *, cluster: str | None = None) -> DataFrame:
+def topic_samples(records: DataFrame, *, cluster: str | None = None) -> DataFrame:
     """Read the JSON of records. Grain: one row per record; columns of `validation.RAW`."""
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt_record"}
     parsed = records.select(F.from_json("value", _VALUE, options).alias("sample"), "file", "value")

@@ -63,7 +63,7 @@ class SeenSnapshot(NamedTuple):
         return None
 
 
-def read_snapshot_lines(spark: SparkSession, paths: Sequence[str], *, now: datetime) -> DataFrame:
+def read_snapshots(spark: SparkSession, paths: Sequence[str], *, now: datetime) -> DataFrame:
     """Read snapshot files.
 
     Grain: one row per line, with `file`; `flaw` says what makes a line unusable, else null. A snapshot from the future
@@ -130,7 +130,7 @@ def snapshots_of(lines: DataFrame) -> list[SeenSnapshot]:
     return sorted((SeenSnapshot(*row) for row in ordered.collect()), key=lambda one: one[:3])
 
 
-def brokers_of(lines: DataFrame) -> DataFrame:
+def snapshot_brokers(lines: DataFrame) -> DataFrame:
     """The brokers of each snapshot. Grain: one row per broker and snapshot, however often a line of it is repeated.
 
     Columns of `brokers` without ingest_id.
@@ -144,7 +144,7 @@ def brokers_of(lines: DataFrame) -> DataFrame:
     ).select(*(name for name in BROKERS.columns if name != "ingest_id")).dropDuplicates(list(BROKERS.key))  # fmt: skip
 
 
-def replicas_of(lines: DataFrame) -> DataFrame:
+def snapshot_replicas(lines: DataFrame) -> DataFrame:
     """The replicas of each snapshot. Grain: one row per replica and snapshot, however often a line of it is repeated.
 
     Columns of `replicas` without ingest_id.
@@ -191,7 +191,7 @@ def put_aside(spark: SparkSession, refused: Sequence[tuple[SeenSnapshot, str, st
     )
 
 
-def samples_of(replicas: DataFrame) -> DataFrame:
+def snapshot_samples(replicas: DataFrame) -> DataFrame:
     """The samples of each replica between two snapshots that follow one another.
 
     Grain: one row per replica and pair of snapshots in which it has one topic id and one role's log to compare; columns
@@ -225,7 +225,7 @@ def logs_left_out(replicas: DataFrame) -> DataFrame:
     Grain: one row per cluster and reason with such logs; columns of `validation.RAW`, with a reader_rule.
 
     Args:
-        replicas: As for `samples_of`.
+        replicas: As for `snapshot_samples`.
     """
     rule = F.when(~_is_known(), F.lit("unknown_policy")).when(_is_compacted(), F.lit("compacted"))
     left_out = _pairs(replicas).where(_messages() > 0).withColumn("rule", rule).where(F.col("rule").isNotNull())
