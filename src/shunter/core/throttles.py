@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from shunter.core.wording import named, told_rate
+from shunter.core.wording import named, told_bytes, told_rate
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -38,6 +38,25 @@ UNLIMITED = 2**63 - 1
 """Kafka's own value of a rate that is not set."""
 RATES = (LEADER_RATE, FOLLOWER_RATE, LOG_DIR_RATE)
 LISTS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+
+
+FETCH_BYTES = 10_485_760
+"""The most that one fetch brings: Kafka's default of `replica.fetch.response.max.bytes`."""
+QUOTA_S = 11
+"""Kafka holds a fetch back while the rate of this long exceeds a throttle: `replication.quota.window.num` windows of 1 s."""
+
+
+def told_bursts(bytes_per_s: int | None) -> str:
+    """That copies run ahead of a small throttle; "": a whole fetch fits into it.
+
+    Measured on Kafka 4.4.0 at 400 kB/s: 21 MB at once from two brokers, then 4.6 MB every 11.5 s.
+    """
+    if bytes_per_s is None or bytes_per_s * QUOTA_S >= FETCH_BYTES:
+        return ""
+    return (
+        f"a throttle of {told_rate(bytes_per_s)} holds on average over {QUOTA_S} s: each broker that sends lets a whole "
+        f"fetch through (up to {told_bytes(FETCH_BYTES)}), so copies begin much faster"
+    )
 
 
 class CopyEnds(NamedTuple):

@@ -220,6 +220,16 @@ async def test_a_lower_throttle_of_others_is_named_before_anything_begins(thrott
     assert ("`server.properties`" in lower) == (throttle == 1_000_000)
 
 
+@pytest.mark.parametrize(
+    ("throttle", "target", "told"), [(900_000, (3,), True), (1_000_000, (3,), False), (900_000, (1,), False)]
+)
+async def test_that_copies_run_ahead_of_a_small_throttle_is_told_on_paper(
+    throttle: int, target: tuple[int, ...], *, told: bool
+) -> None:
+    bursts = (await foretold(with_little_room(), MoveOrder(T0, target), throttle=throttle)).bursts
+    assert bursts.startswith("a throttle of 900.0 kB/s holds on average over 11 s") is told
+
+
 @pytest.mark.parametrize(("listed", "holds"), [("*", True), ("7:9, 0:3", True), ("1:3", False), ("", False)])
 async def test_without_a_throttle_others_rates_hold_what_their_lists_name(listed: str, *, holds: bool) -> None:
     found = await foretold(with_little_room(listed), MoveOrder(T0, (3,)), bandwidth=GB)

@@ -62,6 +62,11 @@ def view(*records: JournalRecord, at_ms: int = 5) -> ExecutionView:
     return view_execution(state, Meter(), None, at_ms)
 
 
+def test_where_only_orders_change_nothing_is_left_to_copy() -> None:
+    assert "nothing to copy" in told_view(view(ACCEPTED._replace(size_bytes=0)))
+    assert "1.0 kB left of 1.0 kB" in told_view(view(ACCEPTED))
+
+
 def test_what_nobody_drives_has_no_end() -> None:
     """Steps that were asked for go on in the cluster, so a rate may be known; no other step begins."""
     copying = replace(view(ACCEPTED), bytes_per_s=5.0, left_ms=10_000, low_ms=4_000, high_ms=16_000)

@@ -207,7 +207,7 @@ class Fuzz:
         for key, promised in self.promised.items():
             assert promised is None or (key in there) is promised, (key, promised, there, self.trail)
         paused = keeper.switch is not None and not keeper.switch.lifted
-        assert self.paused is None or paused is self.paused, (keeper.switch, self.trail)
+        assert self.paused is None or paused is self.paused, "\n".join([str(keeper.switch), *self.trail])
         begun = [each for each in keeper.proposals.values() if each.state is ProposalState.RUNNING]
         assert len(begun) <= 1
         if self.world.open:

@@ -41,6 +41,7 @@ from shunter.model.service import (
     Refusal,
     ServiceOrder,
     Signature,
+    StoreBatch,
     Words,
 )
 
@@ -583,6 +584,25 @@ async def test_a_pause_that_the_driver_lifts_in_an_outage_is_said_to_be_lifted_o
             (lost,) = [each for each in a.events if each.kind == "resume-not-sent"]
             assert "that ben lifted the pause never reached the cluster" in lost.text
             await a.until(lambda: "paused by anna" in told_of(a))
+
+
+async def test_a_lift_that_a_pause_of_another_service_overtakes_is_not_said_to_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by random worlds: "the pause of the fleet is lifted", while the words of who drives came in, paused."""
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await paused_and_cut_off(world, a)
+        write = a.keeper.records.write
+
+        async def overtaken(batch: StoreBatch) -> None:
+            await write(batch)
+            if batch.switches:
+                a.keeper.turn(batch.switches[0]._replace(who="carl", lifted=False, unsent=False))
+
+        monkeypatch.setattr(a.keeper.records, "write", overtaken)
+        with pytest.raises(OrderRefused, match=r"yard: paused by carl since .*: the pause stays in force; ask again"):
+            await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), BEN)
 
 
 async def test_a_pause_lifted_on_one_host_alone_is_told_to_be_lost_where_the_cluster_was_paused_anew(

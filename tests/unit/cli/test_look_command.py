@@ -338,7 +338,7 @@ def test_moves_that_are_stuck_for_reasons_of_their_own_are_counted_together(caps
         tp = TopicPartition("t", number)
         state.moves[tp] = Move(tp, None, (1,), (5 + number,), Strategy.INCREMENTAL, 1_000, (), False, 0, current=(1,))
     _show_moves(view_execution(state, Meter(), None, 1_000), Wanted((), (), ()))
-    assert capsys.readouterr().out.splitlines()[0].endswith("no end: 2 stuck · down: broker 5, 6")
+    assert capsys.readouterr().out.splitlines()[0].endswith("no end: 2 stuck · down: brokers 5, 6")
 
 
 def test_a_watch_says_once_that_nothing_was_seen_yet(monkeypatch: pytest.MonkeyPatch, undriven: Path) -> None:

@@ -25,6 +25,7 @@ from shunter.core.throttles import (
     lower_than,
     of_live,
     shared_lists,
+    told_bursts,
     told_lower,
     told_shared,
 )
@@ -89,7 +90,7 @@ class DryRun:
 
     `unknown_room`: brokers that would get copies and don't say how much room they have. `makes`: the topic that the cluster
     makes when an executor claims it for the first time; "": none. `lower`: what others' throttles do to the plan's copies,
-    and the plan's to ordinary replication; "": nothing.
+    and the plan's to ordinary replication; `bursts`: that copies run ahead of a small throttle; "": nothing.
     """
 
     moves: tuple[PlannedMove, ...]
@@ -98,6 +99,7 @@ class DryRun:
     unknown_room: tuple[BrokerId, ...] = ()
     makes: str = ""
     lower: str = ""
+    bursts: str = ""
     open_bytes: int = 0
     """Bytes that are copied by moves of the journal that are open already."""
 
@@ -167,7 +169,8 @@ async def dry_run(
     opened = sum(
         step.copied_bytes for order, each in zip(moves, planned, strict=True) if order.tp in ours for step in each.steps
     )
-    return DryRun(tuple(planned), expected, dearest, unknown, lower=told, open_bytes=opened)
+    bursts = told_bursts(options.throttle) if expected.total_bytes else ""
+    return DryRun(tuple(planned), expected, dearest, unknown, lower=told, bursts=bursts, open_bytes=opened)
 
 
 async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tuple[str, dict[ThrottleKey, int]]:

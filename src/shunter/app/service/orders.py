@@ -29,6 +29,7 @@ from shunter.app.service.previews import (
     told_later,
     told_not_paused,
     told_of_others,
+    told_overtaken,
     told_paused,
     told_resumed,
     told_theirs,
@@ -513,9 +514,10 @@ class OrderDesk:
         paused = [keeper for keeper in keepers if keeper.switch is not None]
         now_ms = keepers[0].parts.clock.now_ms()
         local = [switch.unsent or keeper.known.unanswered for keeper, switch in held]
-        written = await asyncio.gather(
+        kept = await asyncio.gather(
             *(_lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
         )
+        written = [why or told_overtaken(keeper) for why, (keeper, _lifted) in zip(kept, lifted, strict=True)]
         keepers[0].parts.published.tell(order.cluster)
         failed = tuple(f"{each}: the pause stays in force; ask again" for each in written if each)
         if all(written):

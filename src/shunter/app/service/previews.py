@@ -218,6 +218,12 @@ def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequenc
     return _done([told] if names else [], late, theirs)
 
 
+def told_overtaken(keeper: ClusterKeeper) -> str:
+    """That a pause came in while another one was lifted, from here or from the service that drives; "": none did."""
+    switch = keeper.switch
+    return "" if switch is None or switch.lifted else f"{keeper.name}: {told_pause(switch)}"
+
+
 def _told_lifted_here(keeper: ClusterKeeper) -> str:
     why = "the cluster does not take it now" if keeper.driving is not None else keeper.facts().idle_why or STARTS
     return f"that the pause of {keeper.name} is lifted is kept on this host, and {_GIVEN_LATER}: {why}"

@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 import click
 import orjson
 
-from shunter.core.wording import counted, told_bytes, told_ms
+from shunter.core.wording import counted, told_brokers, told_bytes, told_ms
 from shunter.model.notice import Notice
 from shunter.views.execution import OLD_MS, OPEN_STATES, ExecutionView, MoveRow, told_eta, view_to_json
 
@@ -173,7 +173,7 @@ def told_view(view: ExecutionView) -> str:
     counts = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in sorted(view.counts.items()))
     added = f" ({told_bytes(view.added_bytes)} of it by plans that joined)" if view.added_bytes else ""
     left, base = view.to_copy
-    copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}"
+    copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}" if base else "nothing to copy"
     copied += f", and {counted(view.unsized, 'move')} of unknown size" if view.unsized else ""
     parts = [f"{view.share:.1%}", counts, copied]
     if view.age_ms >= OLD_MS:
@@ -194,7 +194,7 @@ def told_view(view: ExecutionView) -> str:
     if view.silent_ms:
         parts.append(f"the cluster has not answered for {told_ms(view.silent_ms)}")
     if view.brokers_down:
-        parts.append(f"down: broker {', '.join(str(broker) for broker in view.brokers_down)}")
+        parts.append(f"down: {told_brokers(view.brokers_down)}")
     return " · ".join(parts)
 
 

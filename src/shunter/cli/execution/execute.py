@@ -30,7 +30,7 @@ from shunter.cli.outlet import goes_on_without_output
 from shunter.cli.sections import ManyOptions
 from shunter.core.executor.foresight.hold_ups import told_held_up
 from shunter.core.spare_replicas import told_thin
-from shunter.core.throttles import told_cordon
+from shunter.core.throttles import told_bursts, told_cordon
 from shunter.core.wording import told_bytes
 from shunter.errors import SettingsError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
@@ -189,7 +189,12 @@ def show_taken(display: Display, plan: PlanReply) -> None:
 
 
 async def _tell_throttled(session: Session, work: SessionStart, display: Display) -> None:
-    """Report others' throttles that hold a plan without one; the executor itself reads settings only to change them."""
+    """Report others' throttles that hold a plan without one, and that copies run ahead of a small one.
+
+    The executor itself reads settings only to change them.
+    """
+    if work.moves and (bursts := told_bursts(work.options.throttle)):
+        display.notice(Notice("throttle-bursts", "", bursts))
     if work.moves and work.options.throttle is None and (told := await told_anyway(session.admin, work.moves)):
         display.notice(Notice("throttle-lower", "", told))
 

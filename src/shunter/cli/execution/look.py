@@ -132,6 +132,8 @@ async def _show(found: Status, wanted: Wanted, *, as_json: bool) -> int:
         click.echo(f"broker {broker} is cordoned by plan {plan_id}: `shunter undrain {broker}` ends that")
     if found.view.running and found.holder is None and found.standing is None:
         click.echo("`shunter resume` goes on, `shunter rollback` restores, `shunter stop` ends it here")
+    if wanted.everything and not found.view.running and not found.unasked:
+        click.echo("these are moves alone: `shunter doctor` looks at brokers, log dirs and partitions")
     return int(code)
 
 

@@ -39,10 +39,11 @@ async def show_dry_run(
         cordons = {str(broker): value for broker, value in options.cordons}
         say_json({"event": "dry-run", **found.to_json(), "cordons": cordons})
         return possible
-    for move in found.moves[:SHOWN]:
+    shown = SHOWN if len(found.moves) > SHOWN + 1 else len(found.moves)  # One more move takes no more than that line.
+    for move in found.moves[:shown]:
         _show_move(move)
-    if len(found.moves) > SHOWN:
-        click.echo(f"… and {counted(len(found.moves) - SHOWN, 'more move')}")
+    if shown < len(found.moves):
+        click.echo(f"… and {len(found.moves) - shown} more moves")
     show_sum(found)
     return possible
 
@@ -85,12 +86,12 @@ def show_sum(found: DryRun) -> None:
         click.echo(f"! {told}")
     for told in told_thin((move.partition, move.thin) for move in found.moves):
         click.echo(f"! {told}")
-    if found.lower:
-        click.echo(f"! {found.lower}")
+    for told in filter(None, (found.lower, found.bursts)):
+        click.echo(f"! {told}")
     if found.makes:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast
-    guess = " (a guess: nothing was measured yet)" if forecast.guessed else ""
+    guess = " (a guess: no copy has lasted long enough to be measured)" if forecast.guessed else ""
     taken = [move for move in found.moves if move.taken]
     opened = f", {told_bytes(found.open_bytes)} of it by moves that are open already" if found.open_bytes else ""
     refused = f" ({len(found.moves) - len(taken)} more not taken on)" if len(taken) < len(found.moves) else ""

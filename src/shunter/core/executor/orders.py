@@ -144,6 +144,7 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
         unsure = ((move.tp, told_unsure(state, move.tp, _comes_back(move))) for move in ending)
         told += _and(told_held_up((tp, why) for tp, why in unsure if why))
         back = counted(len(moves), "move is", "moves are")
+        told += _told_done_before(state) if not command.partitions else ""
         return DecidedOrder(True, f"{back} {'rolled' if ending == moves else 'turned'} back{price}{told}", turned)
     copies = sum(1 for move in moves for _copy in within(state, move))
     given_up = counted(copies, "copy between log dirs is", "copies between log dirs are")
@@ -154,6 +155,13 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
         stays += f"; {len(late)} of them {until} ({named(late)}); `shunter stop --leave` leaves that to the cluster"
     stays += "" if command.force else _told_race(state, moves)
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)
+
+
+def _told_done_before(state: ExecutorState) -> str:
+    """That a rollback leaves the moves that ended before it, to be put behind its sentence; "": there are none."""
+    done = sum(move.outcome is Outcome.DONE for move in state.moves.values())
+    stays = counted(done, "move that is done stays", "moves that are done stay")
+    return f"; {stays}: `shunter undo` takes {'it' if done == 1 else 'them'} back" if done else ""
 
 
 def _told_race(state: ExecutorState, moves: list[Move]) -> str:

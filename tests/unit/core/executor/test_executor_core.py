@@ -123,6 +123,20 @@ def test_a_rollback_from_any_step_restores_the_original_order(finished: int) -> 
     assert ("it is instant" in reply.text) == (finished < 2)
 
 
+def test_a_rollback_says_what_ended_before_it_and_stays() -> None:
+    """An outsider's find: "5 moves are rolled back", in a drain of which nine had ended, with no word of these."""
+    told: list[str] = []
+    for named in ([T1], []):
+        rig = planned({"t": [(1, 2), (1, 2)]}, ("t", 0, (2, 1)), ("t", 1, (4, 2)))
+        rig.settle(catching_up=False, rounds=40)
+        assert rig.outcomes() == {T0: Outcome.DONE, T1: None}
+        reply = rig.replies[rig.command(CommandKind.ROLL_BACK, *named)]
+        assert isinstance(reply, CommandReply)
+        told.append(reply.text)
+    assert told[0].startswith("1 move is rolled back")
+    assert told[1] == f"{told[0]}; 1 move that is done stays: `shunter undo` takes it back"
+
+
 def test_a_rollback_of_an_all_at_once_move_is_instant() -> None:
     rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
     begun(rig)

@@ -166,6 +166,9 @@ def told_behind(state: ExecutorState, move: Move) -> str | None:
     stay = [
         each for each in move.goal if each in seen.replicas and each in state.cluster.brokers and each not in coming
     ]
+    if lost := tuple(broker for broker in stay if broker in seen.offline):
+        told = f"its replica on {told_brokers(lost)} is offline, in a log dir that failed: a drop may wait for that"
+        return f"{told}; `shunter plan --scope offline` brings it elsewhere"
     late = tuple(broker for broker in stay if broker not in seen.isr)
     are = "are" if len(late) > 1 else "is"
     return f"{told_brokers(late)} of its target {are} out of sync now: a drop may wait for that" if late else None
