@@ -157,7 +157,7 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
 
 
 def _who_leads_instead(plan: BalancedPlan) -> Iterator[str]:
-    """Say how many partitions go on with another leader than their first replica, which bands of leaders count."""
+    """Say how many partitions end with another leader than their first replica, which the bands of leaders count."""
     leader = plan.cluster.leader
     if leader is None or plan.request.scope in ORDER_ALONE or Resource.LEADERS not in plan.targets.resources:
         return
@@ -166,9 +166,9 @@ def _who_leads_instead(plan: BalancedPlan) -> Iterator[str]:
     stays = (plan.replicas == leader[:, None]).any(axis=1) & (leader >= 0)
     led = int((stays & ~ill & (first[:, 0] != leader)).sum())
     if led:
-        counts = counted(led, "partition is", "partitions are")
+        counts = counted(led, "partition", "partitions")
         elects = "Kafka elects it by itself if auto.leader.rebalance.enable is on, `shunter plan --scope leaders --execute` now"
-        yield f"{counts} led by another replica than the first, which this plan does not change: {elects}"
+        yield f"{counts} with another leader than the first replica after this plan, which elects nobody: {elects}"
 
 
 def _what_gets_thin(plan: BalancedPlan) -> Iterator[str]:
