@@ -286,16 +286,17 @@ def elections_before_the_journal(original, state, held, new_id, out):
     return original(state, (), new_id, out)
 
 
-@mutant(machine, "window_is_open", within=60)
+@mutant(machine, "is_open", within=60)
 def window_never_closes(original, window, now_ms, utc_offset_minutes):
     """Time windows are ignored."""
     return True
 
 
-@mutant(machine, "window_is_open", within=100)
+@mutant(machine, "is_open", within=100)
 def window_ends_at_midnight(original, window, now_ms, utc_offset_minutes):
     """A window across midnight is taken for its complement within the day."""
-    return original(window and (min(window), max(window)), now_ms, utc_offset_minutes)
+    day = window and window._replace(first=min(window[:2]), after=max(window[:2]))
+    return original(day, now_ms, utc_offset_minutes)
 
 
 @mutant(Capacity, "room_refusal", within=80)

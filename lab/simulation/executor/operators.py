@@ -14,13 +14,13 @@ import orjson
 
 from lab.simulation.executor.partition import FOREIGN
 from lab.simulation.scheduler import MS, SECOND
-from shunter.core.executor.throttling.pressure import window_is_open
 from shunter.core.throttles import LISTS, RATES
 from shunter.drivers.journal.journals import Presence
 from shunter.errors import ErrorCode
 from shunter.formats.journal import command_to_json, options_to_json
 from shunter.formats.reassignment_json import encode_plan
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder, ThrottleKey
+from shunter.model.limits import is_open
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -309,7 +309,7 @@ class ExecutorOperators:
     def let_go(self) -> None:
         """Open the time window, lift the throttle, and roll back what is not done if the shape's `ending` says so."""
         window = self.world.shape.options.window
-        if not window_is_open(window, self.world.scheduler.now_ms, self.world.local_minutes):
+        if not is_open(window, self.world.scheduler.now_ms, self.world.local_minutes):
             self.world.half_a_day_passes()
         if not self.world.rules.ledger.running:
             return

@@ -8,14 +8,15 @@ from random import Random
 from lab.simulation.actions import ASIDE_OF
 from lab.simulation.scheduler import EPOCH_MS, SECOND
 from shunter.model.execution import DISK_SHARE, ExecutionOptions, Order
+from shunter.model.limits import Window
 from shunter.model.reassignment import Strategy
 
 KB = 1_000
 DAY_MINUTES = 24 * 60
 NOON = EPOCH_MS // 60_000 % DAY_MINUTES
 """The minute of the day at which worlds begin, in the middle of their day."""
-BY_DAY = ((NOON - 360) % DAY_MINUTES, (NOON + 360) % DAY_MINUTES)
-BY_NIGHT = (BY_DAY[1], BY_DAY[0])
+BY_DAY = Window((NOON - 360) % DAY_MINUTES, (NOON + 360) % DAY_MINUTES)
+BY_NIGHT = Window(BY_DAY.after, BY_DAY.first)
 MB = 1_000_000
 ELECTING = (2, 6)
 STRANDING = (3, 6)

@@ -28,9 +28,9 @@ from lab.simulation.rules.violation import Violation
 from lab.simulation.scheduler import EPOCH_MS, MS, SECOND, Scheduler
 from shunter.core.executor.events import Envelope
 from shunter.core.executor.ready import Ready
-from shunter.core.executor.throttling.pressure import window_is_open
 from shunter.errors import ErrorCode
 from shunter.model.execution import ThrottleKey
+from shunter.model.limits import is_open
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 CONVERGE_WITHIN_US = 1_500 * SECOND
@@ -165,7 +165,7 @@ class ExecutorWorld:
 
     def window_open(self, process: SimulatedExecutor) -> bool:
         """Whether the plan's time window is open by a process's clock."""
-        return window_is_open(self.rules.ledger.options.window, process.clock.now_ms(), self.local_minutes)
+        return is_open(self.rules.ledger.options.window, process.clock.now_ms(), self.local_minutes)
 
     def half_a_day_passes(self) -> None:
         """Move local time on by half a day, so that every time window opens or closes."""

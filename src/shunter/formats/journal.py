@@ -48,6 +48,7 @@ from shunter.model.execution import (
     ThrottleRestored,
     ThrottleSet,
 )
+from shunter.model.limits import Window, read_window, write_window
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -133,6 +134,8 @@ def _plain(value: Any) -> Any:
         return options_to_json(value)
     if isinstance(value, Command):
         return command_to_json(value)
+    if isinstance(value, Window):
+        return write_window(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value
@@ -153,8 +156,7 @@ def options_from_json(document: Mapping[str, Any]) -> ExecutionOptions:
         values["orders"] = tuple(Order(order) for order in values["orders"])
     values["cordons"] = tuple((int(broker), str(value)) for broker, value in values.get("cordons", ()))
     if values.get("window") is not None:
-        first, after = values["window"]
-        values["window"] = (int(first), int(after))
+        values["window"] = read_window(values["window"])
     return ExecutionOptions(**values)
 
 

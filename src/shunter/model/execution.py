@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 from uuid import UUID
 
+from shunter.model.limits import Window
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -106,7 +107,7 @@ class ExecutionOptions:
     Bounds count copies, so a step of three new replicas counts three times. A step that exceeds a bound by itself begins
     when nothing else counts towards that bound. `max_concurrent` is of the whole cluster, `max_in` and `max_out` are of
     what one broker receives and sends.
-    `window` is (first minute of the day, first minute after), local time, in which steps may begin.
+    `window`: when steps may begin.
     `disk_share` is the greatest share of a log dir that copies may fill, whoever fills the rest (1.0: not looked at).
     `bandwidth` is bytes per second that a broker can carry for moves; 0: learnt.
     """
@@ -124,7 +125,7 @@ class ExecutionOptions:
     orders: tuple[Order, ...] = (Order.UNDER_MIN_ISR_FIRST, Order.UNDER_REPLICATED_FIRST, Order.LONGEST_FIRST)
     disk_share: float = DISK_SHARE
     bandwidth: int = 0
-    window: tuple[int, int] | None = None
+    window: Window | None = None
     relax_after_ms: int = 600_000
     take_over: bool = False
     force: bool = False

@@ -8,8 +8,9 @@ from enum import Enum
 from types import MappingProxyType
 from typing import NamedTuple
 
+from shunter.model.limits import Window
+
 DAY_MINUTES = 24 * 60
-WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 class Mode(Enum):
@@ -163,18 +164,6 @@ class Hold(NamedTuple):
     told: str
     """Who said it and when, and how to lift it."""
     until_ms: int | None = None
-
-
-class Window(NamedTuple):
-    """When plans may begin: from a minute of the day to the minute after, over midnight if that is less.
-
-    `days`: the weekdays on which it begins, Monday is 0; none: all. `zone`: by whose clocks, as Europe/Berlin.
-    """
-
-    first: int
-    after: int
-    days: tuple[int, ...] = ()
-    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

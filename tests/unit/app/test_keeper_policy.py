@@ -24,8 +24,8 @@ from shunter.model.keeper import (
     KeeperPolicy,
     Mode,
     Watch,
-    Window,
 )
+from shunter.model.limits import Window
 
 PAGE = (Path(__file__).parents[3] / "docs" / "keeper.md").read_text()
 HEAD = '[cluster.a]\nbootstrap-server = "h:1"\n'
@@ -58,7 +58,7 @@ def test_the_example_of_the_page_is_a_policy(tmp_path: Path) -> None:
         bytes_per_day=5 * 10**12,
         cool_down_minutes=60,
         cool_off_minutes=120,
-        windows=(Window(1320, 360),),
+        windows=(Window(1320, 360, zone="UTC"),),
         frozen_topics=("payments", "audit-*"),
         frozen_brokers=(7,),
         gap_minutes=15,
@@ -152,8 +152,8 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
             HEAD + 'limits.windows = "22:00-06:00"\n',
             "limits.windows = '22:00-06:00': a list is wanted, as in ['22:00-06:00']",
         ),
-        (HEAD + 'limits.windows = ["22-06"]\n', "'22-06' is not a window: write \"22:00-06:00\", in UTC"),
-        (HEAD + 'limits.windows = ["22:00-22:00"]\n', "begins when it ends: leave windows out"),
+        (HEAD + 'limits.windows = ["22-06"]\n', "'22-06' is not a window: write \"22:00-06:00\""),
+        (HEAD + 'limits.windows = ["22:00-22:00"]\n', "begins when it ends: leave it out"),
         (HEAD + "limits.frozen-topics = [1]\n", "limits.frozen-topics = 1: a text is wanted"),
         (HEAD + "limits.frozen-brokers = [-1]\n", "limits.frozen-brokers = -1: a whole number from 0 on is wanted"),
         (HEAD + 'limits.windows = ["Fun 22:00-06:00"]\n', "'Fun' is no weekday: write"),
@@ -241,7 +241,7 @@ def test_a_service_that_only_drives_proposes_nothing(tmp_path: Path) -> None:
 def test_windows_have_days_and_zones(tmp_path: Path) -> None:
     windows = '["Fri-Mon 22:00-06:00 Europe/Berlin", "Wed,Sat 01:00-02:00"]'
     found = read(tmp_path, HEAD + f"limits.windows = {windows}\n").policy.rails.windows
-    assert found == (Window(1320, 360, (0, 4, 5, 6), "Europe/Berlin"), Window(60, 120, (2, 5)))
+    assert found == (Window(1320, 360, (0, 4, 5, 6), "Europe/Berlin"), Window(60, 120, (2, 5), "UTC"))
 
 
 def test_the_schema_knows_every_key_of_the_pages_example(tmp_path: Path) -> None:

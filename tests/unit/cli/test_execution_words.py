@@ -157,9 +157,9 @@ def test_a_narrow_terminal_shows_names_and_replicas_and_a_shorter_bar(width: int
     ("arguments", "told"),
     [
         (("execute", __file__, "--throttle", "5X"), "'--throttle': '5X' is not a rate"),
-        (("execute", __file__, "--only-between", "9-10"), "'--only-between': '9-10' is not a time window"),
-        (("execute", __file__, "--only-between", "24:00-00:00"), "'24:00-00:00' leaves the day"),
-        (("execute", __file__, "--only-between", "22:00-24:59"), "'22:00-24:59' leaves the day"),
+        (("execute", __file__, "--only-between", "9-10"), "'--only-between': '9-10' is not a window: write"),
+        (("execute", __file__, "--only-between", "24:00-00:00"), "'24:00-00:00' is not a window"),
+        (("execute", __file__, "--only-between", "22:00-24:59"), "'22:00-24:59' is not a window"),
         (("pause", "orders"), "'[PARTITIONS]...': 'orders' is not a partition"),
         (("limit", "5X"), "'[RATE]': '5X' is not a rate"),
     ],

@@ -18,6 +18,7 @@ from shunter.drivers.journal.sqlite import SqliteJournal
 from shunter.errors import DriverError
 from shunter.formats.journal import options_to_json
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
+from shunter.model.limits import Window
 
 HOUR_MS = 3_600_000
 ROLL_BACK = {"kind": "roll_back"}
@@ -141,7 +142,7 @@ async def test_a_plan_and_a_command_carry_who_gave_them(world: World, tmp_path: 
     now = datetime.now()  # noqa: DTZ005 - a window is in local time
     later = tuple((now.hour * 60 + now.minute + minutes) % 1440 for minutes in (60, 120))
     # No step begins before the second order: the move would end before it.
-    options = options_to_json(ExecutionOptions(window=(later[0], later[1])))
+    options = options_to_json(ExecutionOptions(window=Window(later[0], later[1])))
     handed_in = {"plan": plan, "options": options, "given_by": "ben (shunter execute)"}
     with closing(Watched(tmp_path / "a.journal")) as shell:
         shell.order("plan", handed_in, now_ms)

@@ -56,6 +56,7 @@ from shunter.model.execution import (
     ThrottleSet,
 )
 from shunter.model.keeper import Condition, Memory, Since, Subject
+from shunter.model.limits import Window
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.model.service import IntentKind, OrderKind, ServiceOrder
@@ -74,7 +75,10 @@ options = st.builds(
     max_in=st.integers(0, 9),
     orders=st.lists(st.sampled_from(Order), max_size=3).map(tuple),
     disk_share=st.floats(0, 1),
-    window=st.none() | st.tuples(st.integers(0, 1439), st.integers(0, 1439)),
+    window=st.none()
+    | st.builds(
+        Window, st.integers(0, 719), st.integers(720, 1440), st.sampled_from([(), (0, 4)]), st.sampled_from(["", "UTC"])
+    ),
     take_over=st.booleans(),
 )
 records = st.one_of(

@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlsplit
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from shunter.app.profiles import meant
-from shunter.model.keeper import WEEKDAYS, Window
-from shunter.model.limits import bound_trouble, rate_trouble
+from shunter.model.limits import WRITTEN, Window, bound_trouble, rate_trouble, read_window
 from shunter.model.service import INFORMED, NOTIFIED, NotifierKind
 
 MOST_NUMBER = 2**31 - 1
@@ -21,9 +19,6 @@ _MOST_BYTES = 2**63 - 1
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _SIZE = r"(\d+(?:\.\d+)?)([KMGT]?)"
 _MOST_DAYS = 3_650
-_WINDOW = re.compile(
-    r"(?:(?P<days>[A-Za-z,-]+) )?([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)(?: (?P<zone>[A-Za-z0-9_+/-]+))?"
-)
 
 
 class Wrong(ValueError):
@@ -95,31 +90,11 @@ def _bound(value: Any) -> int:
 
 
 def _window(value: Any) -> Window:
-    found = _WINDOW.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
-        raise Wrong(f': {value!r} is not a window: write "22:00-06:00", in UTC, or "Mon-Fri 22:00-06:00 Europe/Berlin"')
-    first, last = int(found[2]) * 60 + int(found[3]), int(found[4]) * 60 + int(found[5])
-    if first == last:
-        raise Wrong(f": {value!r} begins when it ends: leave windows out to allow all times")
-    zone = found["zone"] or "UTC"
+    """A window by UTC, unless it names a zone: a service's clock is nobody's."""
     try:
-        ZoneInfo(zone)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        told = "is no time zone of this machine: write one as Europe/Berlin, or UTC"
-        raise Wrong(f": {value!r}: {zone} {told}") from None
-    return Window(first, last, _weekdays(value, found["days"]), zone)
-
-
-def _weekdays(value: str, named: str | None) -> tuple[int, ...]:
-    """The days of a window by number, Monday is 0; none named: all."""
-    found: set[int] = set()
-    for part in (named or "").split(",") if named else ():
-        first, _, last = part.partition("-")
-        if first not in WEEKDAYS or (last or first) not in WEEKDAYS:
-            raise Wrong(f': {value!r}: {part!r} is no weekday: write "Mon", "Mon,Wed" or "Mon-Fri"')
-        begin, end = WEEKDAYS.index(first), WEEKDAYS.index(last or first)
-        found |= {(begin + step) % 7 for step in range((end - begin) % 7 + 1)}
-    return tuple(sorted(found))
+        return read_window(str(value), "UTC")
+    except ValueError as error:
+        raise Wrong(f": {error}") from None
 
 
 def _url(value: Any) -> str:
@@ -210,7 +185,7 @@ KeptWindow = Annotated[
     Window,
     BeforeValidator(_window),
     WithJsonSchema(
-        {"type": "string", "pattern": f"^{_WINDOW.pattern.replace('?P<days>', '').replace('?P<zone>', '')}$"}
+        {"type": "string", "pattern": f"^{WRITTEN.pattern.replace('?P<days>', '').replace('?P<zone>', '')}$"}
     ),
 ]
 Address = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]

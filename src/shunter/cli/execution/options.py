@@ -21,7 +21,7 @@ from shunter.cli.leaving import told_error
 from shunter.cli.profiles import is_on_command_line, settable, the_bootstrap
 from shunter.errors import FormatError
 from shunter.model.execution import BOUNDS, DISK_SHARE, ExecutionOptions, MoveOrder, Order
-from shunter.model.limits import MOST_COPIES, floor_trouble, rate_trouble
+from shunter.model.limits import MOST_COPIES, Window, floor_trouble, rate_trouble, read_window
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -43,23 +43,12 @@ def parse_rate(text: str) -> int:
     return rate
 
 
-_DAY_MINUTES = 24 * 60
-
-
-def parse_window(text: str) -> tuple[int, int]:
-    """`22:00-06:00` as minutes of the local day."""
-    found = re.fullmatch(r"(\d{1,2}):(\d{2})-(\d{1,2}):(\d{2})", text.strip())
-    numbers = [int(part) for part in found.groups()] if found else []
-    if not numbers or numbers[1] > 59 or numbers[3] > 59:
-        raise click.BadParameter(f"{text!r} is not a time window: write 22:00-06:00")
-    first, after = numbers[0] * 60 + numbers[1], numbers[2] * 60 + numbers[3]
-    if first >= _DAY_MINUTES or after > _DAY_MINUTES:
-        raise click.BadParameter(
-            f"{text!r} leaves the day: a window begins before 24:00 and ends at 24:00 at the latest"
-        )
-    if first == after:
-        raise click.BadParameter(f"{text!r} is empty: it begins when it ends")
-    return first, after
+def parse_window(text: str) -> Window:
+    """`22:00-06:00`, or `Mon-Fri 22:00-06:00 Europe/Berlin`."""
+    try:
+        return read_window(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def parse_partitions(texts: tuple[str, ...]) -> tuple[TopicPartition, ...]:
@@ -318,7 +307,8 @@ _OPTIONS = (
     click.option(
         "--only-between",
         type=WINDOW,
-        help="Begin steps only in this window of local time (22:00-06:00). Copies that run go on after the window.",
+        help='Begin steps only in this window (22:00-06:00, by the local clock; or "Fri-Sun 22:00-06:00 Europe/Berlin"). Copies'
+        " that run go on after the window.",
     ),
     click.option(
         "--relax-after",

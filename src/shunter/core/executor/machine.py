@@ -32,7 +32,7 @@ from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.submission import SubmittedPlan, close_ended, judge_submission, outcomes
 from shunter.core.executor.throttling.debts import told_debts, told_way_out, waited_until_ms
-from shunter.core.executor.throttling.pressure import Pressure, decide_limit, window_is_open
+from shunter.core.executor.throttling.pressure import Pressure, decide_limit
 from shunter.core.executor.throttling.throttles import (
     ThrottleBook,
     decide_throttles,
@@ -55,6 +55,7 @@ from shunter.model.execution import (
     ThrottleKey,
     ThrottleRestored,
 )
+from shunter.model.limits import is_open
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -531,7 +532,7 @@ class Executor:
         look(self.book, throttled, self._now_ms, out)
 
     def _window_open(self) -> bool:
-        return window_is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
+        return is_open(self.state.options.window, self._now_ms, self._utc_offset_minutes)
 
     def _send_steps(self, held: set[TopicPartition | None], out: Collected) -> None:
         stepping = self.state.stepping()

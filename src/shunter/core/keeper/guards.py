@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from itertools import chain
 from typing import NamedTuple
-from zoneinfo import ZoneInfo
 
 from shunter.core.keeper.cordons import why_not_cordoned
 from shunter.core.keeper.memory import MINUTE_MS
 from shunter.core.keeper.sighting import PastExecution, Sighting, awaits_down, external
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.planning.request import ORDER_ALONE, Scope
-from shunter.core.time_windows import is_within
 from shunter.core.wording import counted, named, told_bytes
 from shunter.model.check_up import MOVES
-from shunter.model.keeper import DAY_MINUTES, WEEKDAYS, GuardRails, KeeperPolicy, Window
+from shunter.model.keeper import DAY_MINUTES, GuardRails, KeeperPolicy
+from shunter.model.limits import WEEKDAYS, is_open, local_time, write_window
 
 _WITH_DEAD = (Scope.OFFLINE, Scope.DRAIN, Scope.REPLACE, Scope.DEMOTE, Scope.LEADERS)
 """Scopes that may change a cluster with a dead broker."""
@@ -117,11 +115,11 @@ def _mends_isr(scope: Scope, sighting: Sighting, policy: KeeperPolicy) -> bool:
 
 def not_now(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
     """The reasons that hold a plan back only until some time has passed."""
-    if rails.windows and not any(_is_open(window, sighting.at_ms) for window in rails.windows):
+    if rails.windows and not any(is_open(window, sighting.at_ms) for window in rails.windows):
         zones = dict.fromkeys(window.zone for window in rails.windows)
         days = any(window.days for window in rails.windows)
         now = " and ".join(_told_now(sighting.at_ms, zone, day=days) for zone in zones)
-        yield f"it is {now}, and windows = {', '.join(map(_told_window, rails.windows))}"
+        yield f"it is {now}, and windows = {', '.join(write_window(each, 'UTC') for each in rails.windows)}"
     turned = max(sighting.past or (), key=lambda each: each.turned_at_ms or 0, default=None)
     if turned is not None and turned.turned_at_ms is not None:
         ago = max(0, sighting.at_ms - turned.turned_at_ms) // MINUTE_MS
@@ -144,29 +142,6 @@ def _spent_up(sighting: Sighting, rails: GuardRails) -> Iterator[str]:
         yield f"{told_bytes(size)} of {told_bytes(rails.bytes_per_day)} of bytes-per-day were copied {lately}"
 
 
-def _local(at_ms: int, zone: str) -> datetime:
-    return datetime.fromtimestamp(at_ms / 1000, ZoneInfo(zone))
-
-
-def _is_open(window: Window, at_ms: int) -> bool:
-    """Whether plans may begin now. The hours after midnight belong to the day on which the window began."""
-    now = _local(at_ms, window.zone)
-    minute = now.hour * 60 + now.minute
-    began_yesterday = window.after < window.first and minute < window.after
-    day = (now.weekday() - began_yesterday) % 7
-    return is_within(minute, (window.first, window.after)) and (not window.days or day in window.days)
-
-
 def _told_now(at_ms: int, zone: str, *, day: bool) -> str:
-    now = _local(at_ms, zone)
+    now = local_time(at_ms, zone)
     return f"{WEEKDAYS[now.weekday()] + ' ' if day else ''}{now:%H:%M} {zone}"
-
-
-def _told_window(window: Window) -> str:
-    days = f"{','.join(WEEKDAYS[day] for day in window.days)} " if window.days else ""
-    zone = "" if window.zone == "UTC" else f" {window.zone}"
-    return f"{days}{_clock(window.first)}-{_clock(window.after)}{zone}"
-
-
-def _clock(minute: int) -> str:
-    return f"{minute // 60:02}:{minute % 60:02}"

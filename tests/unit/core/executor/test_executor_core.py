@@ -32,6 +32,7 @@ from shunter.model.execution import (
     StepBegun,
     ThrottleKey,
 )
+from shunter.model.limits import Window
 from shunter.model.partition import TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
@@ -270,13 +271,13 @@ def test_a_second_plan_turns_a_running_move_and_keeps_its_first_original() -> No
 def test_what_a_second_plan_does_not_say_stays_as_the_first_said_it() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
     rig.now_ms = 12 * 3_600_000
-    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=(22 * 60, 6 * 60), throttle=1_000, max_in=2))
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=Window(22 * 60, 6 * 60), throttle=1_000, max_in=2))
     rig.settle(rounds=6)
     rig.command(CommandKind.LIMIT, rate=700)
     rig.submit(("t", 1, (4, 2, 3)), options=ExecutionOptions(max_in=1, strategy=Strategy.ALL_AT_ONCE))
     rig.settle(rounds=6)
     state = rig.core.state
-    assert (state.limit, state.options.window, state.options.max_in) == (700, (22 * 60, 6 * 60), 1)
+    assert (state.limit, state.options.window, state.options.max_in) == (700, Window(22 * 60, 6 * 60), 1)
     assert state.moves[T1].strategy is Strategy.ALL_AT_ONCE
     assert rig.asked == []
 
@@ -661,7 +662,7 @@ def test_a_rollback_with_too_few_originals_in_sync_waits() -> None:
 def test_steps_begin_only_in_the_time_window() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
     rig.now_ms = 12 * 3_600_000
-    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=(22 * 60, 6 * 60)))
+    rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(window=Window(22 * 60, 6 * 60)))
     rig.settle(rounds=20)
     assert rig.asked == []
     assert rig.core.state.moves[T0].waits == Wait(WaitKind.WINDOW, "waits for its time window")

@@ -29,6 +29,7 @@ from shunter.model.execution import (
     ReplicaSize,
     ThrottleKey,
 )
+from shunter.model.limits import Window
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
@@ -138,7 +139,7 @@ def test_a_refusal_of_a_former_plans_log_dir_does_not_hold_for_the_next() -> Non
 def test_log_dirs_are_asked_for_within_the_time_window() -> None:
     rig = DirRig(Yard({"t": [(1, 2)]}))
     minute = rig.now_ms // MINUTE_MS % 1440
-    options = ExecutionOptions(window=((minute + 5) % 1440, (minute + 60) % 1440))
+    options = ExecutionOptions(window=Window((minute + 5) % 1440, (minute + 60) % 1440))
     rig.order((1, 2), (1, "/fast"), options=options)
     rig.settle(rounds=40)
     assert rig.dirs_asked == []
@@ -496,7 +497,7 @@ class TestUnwantedCopies:
         rig.yard.log_dirs[1, T0] = "/d1"
         rig.slow = (1,)
         minute = rig.now_ms // MINUTE_MS % 1440
-        rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(window=(minute, minute + 5)))
+        rig.order((1, 2), (1, "/fast"), options=ExecutionOptions(window=Window(minute, minute + 5)))
         rig.settle(rounds=20)
         assert rig.futures
         rig.now_ms += 6 * MINUTE_MS

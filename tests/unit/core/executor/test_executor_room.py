@@ -27,6 +27,7 @@ from shunter.model.execution import (
     StepDropped,
     ThrottleRestored,
 )
+from shunter.model.limits import Window
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 from shunter.views.execution import view_execution
@@ -201,7 +202,7 @@ def test_unknown_room_is_told_once_and_holds_nothing_back() -> None:
 
 def test_a_broker_is_looked_at_again_before_a_copy_begins_long_after_the_last_look() -> None:
     rig = RoomRig(Yard({"t": [(1, 2, 3)]}), size=10 * SIZE, d=LogDirSpace(100 * SIZE, 50 * SIZE))
-    rig.order(to_4(), options=ExecutionOptions(window=(1, 2)))
+    rig.order(to_4(), options=ExecutionOptions(window=Window(1, 2)))
     rig.settle(rounds=10)
     before = len(rig.looks)
     rig.rooms["/d"] = LogDirSpace(100 * SIZE, 12 * SIZE)
@@ -214,7 +215,7 @@ def test_a_broker_is_looked_at_again_before_a_copy_begins_long_after_the_last_lo
 
 def test_a_restart_looks_before_it_begins_and_a_silent_broker_leaves_its_room_unknown() -> None:
     rig = RoomRig(Yard({"t": [(1, 2, 3)]}), d=PLENTY)
-    rig.order(to_4(), options=ExecutionOptions(window=(20, 100)))
+    rig.order(to_4(), options=ExecutionOptions(window=Window(20, 100)))
     rig.settle(rounds=4)
     rig.silent = (4,)
     rig.crash()

@@ -10,7 +10,7 @@ from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.throttling.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit, window_is_open
+from shunter.core.executor.throttling.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -141,22 +141,6 @@ def test_a_partition_below_min_isr_goes_before_all_others() -> None:
     rig.submit(("t", 0, (4, 1)), ("t", 1, (4, 1)), ("u", 0, (4, 1)), options=ExecutionOptions(max_concurrent=1))
     until_quiet(rig)
     assert [tp.topic for tp, _replicas in rig.asked] == ["u"]
-
-
-def test_windows_may_pass_midnight_and_follow_the_local_clock() -> None:
-    night = (22 * 60, 6 * 60)
-    hour = 3_600_000
-    assert window_is_open(None, 0, 0)
-    assert [window_is_open(night, at * hour, 0) for at in (21, 22, 23, 5, 6, 12)] == [
-        False,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert window_is_open(night, 21 * hour, 60)
-    assert [window_is_open((60, 120), at * hour, 0) for at in (0, 1, 2)] == [False, True, False]
 
 
 def test_the_throttle_gives_way_while_others_suffer_and_comes_back() -> None:

@@ -9,7 +9,8 @@ from shunter.core.keeper.docket import after_look, next_to_begin, voted
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import PastExecution, Sighting, after, in_order
-from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode, Window
+from shunter.model.keeper import Condition, GuardRails, Intents, KeeperPolicy, Mode
+from shunter.model.limits import Window
 from shunter.model.partition import TopicPartition
 from shunter.model.service import (
     USER,

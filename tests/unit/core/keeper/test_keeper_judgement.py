@@ -12,7 +12,8 @@ from shunter.core.planning.request import Scope
 from shunter.model.check_up import CheckedLogDir
 from shunter.model.execution import OngoingReassignment, ThrottleKey
 from shunter.model.inventory import Disk
-from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch, Window
+from shunter.model.keeper import DEFAULTS, MENDED, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.limits import Window
 from shunter.model.log_dirs import LogDirCopy
 from shunter.model.partition import TopicPartition
 

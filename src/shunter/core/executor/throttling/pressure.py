@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState
-from shunter.core.time_windows import is_within
 from shunter.core.wording import counted, told_rate
 from shunter.model.execution import JournalRecord, LimitChanged
 from shunter.model.notice import Notice
@@ -85,8 +84,3 @@ def _suffering(state: ExecutorState) -> int:
             alive = any(broker in state.cluster.brokers for broker in out_of_sync)
             count += alive and (name, number) not in moving
     return count
-
-
-def window_is_open(window: tuple[int, int] | None, now_ms: int, utc_offset_minutes: int) -> bool:
-    """Whether steps may begin now. Minutes are of the local day."""
-    return window is None or is_within(now_ms // 60_000 + utc_offset_minutes, window)
