@@ -61,7 +61,7 @@ _FINE = {
     "min.insync.replicas": "every topic can lose a replica and still be written with acks=all",
     "disks": f"every log dir works and is less than {FULL:.0%} full",
     "moves": "nothing is being moved, and nobody drives the cluster",
-    "throttles": "no throttle was left behind",
+    "throttles": "there is no throttle but those that an execution gives back",
     "rights": "every command is allowed",
 }
 _SEEN_BY: Mapping[str, tuple[str, ...]] = {
@@ -76,10 +76,11 @@ _SEEN_BY: Mapping[str, tuple[str, ...]] = {
 
 
 def _unread(seen: CheckUp) -> list[Finding]:
+    silent = tuple(f" of broker {each.broker}" for each in seen.brokers if each.silent)  # They have a finding.
     return [
         Finding(Level.WARNING, "unread", f"{what} could not be looked at: {why}", "put that right and look again")
         for what, why in seen.unread
-        if what not in seen.unanswered
+        if what not in seen.unanswered and not what.endswith(silent)
     ]
 
 
@@ -113,7 +114,7 @@ def _brokers(seen: CheckUp) -> list[Finding]:
         Finding(
             Level.PROBLEM,
             "brokers",
-            f"broker {broker.broker} is listed as live, and {broker.listeners[0].problem}",
+            f"broker {broker.broker} is listed as live, and {next(at.problem for at in broker.listeners if at.used)}",
             f"look at its process and its host{fences}",
         )
         for broker in seen.brokers
@@ -131,6 +132,9 @@ def _brokers(seen: CheckUp) -> list[Finding]:
     ]
 
 
+_FORMATTED = (
+    ", format the new one (`kafka-storage.sh format --ignore-formatted`: a broker does not start on an empty one)"
+)
 _EMPTY_ONE = "if it never comes back, `kafka-cluster unregister` ends its registration"
 _SEE_WHERE = (
     "`shunter plan --scope offline --dry-run` shows which offline replicas other brokers can take, and what holds up the "
@@ -140,9 +144,14 @@ _GIVEN_UP = f"if it never comes back, {_SEE_WHERE} (`--scope replace`: one broke
 _NO_DATA = "no plan can copy its replicas: no live broker has them in sync"
 
 
+def _up(seen: CheckUp) -> set[BrokerId]:
+    """Brokers that are listed as live, and answer."""
+    return {each.broker for each in seen.brokers if not each.silent}
+
+
 def _copied(seen: CheckUp, broker: BrokerId) -> bool:
     """Whether an offline replica of this broker is in sync on a live one, so that a plan can ask for a copy of it."""
-    up = {each.broker for each in seen.brokers}
+    up = _up(seen)
     return any(
         broker in each.replicas
         and (broker not in up or broker in each.offline)
@@ -261,7 +270,7 @@ def _ways_back(
     `elsewhere`: tell also that offline ones can be copied to other brokers, where they can.
     """
     partitions = {(topic.name, number): each for topic in seen.topics for number, each in topic.partitions.items()}
-    up = {broker.broker for broker in seen.brokers}
+    up = _up(seen)
     late = {(broker, broker in partitions[tp].offline) for tp, brokers in lacking.items() for broker in brokers}
     gone = {broker for broker, offline in late if offline or broker not in up}
     slow = {broker for broker, _offline in late if broker not in gone}
@@ -276,7 +285,7 @@ def _ways_up(seen: CheckUp, brokers: AbstractSet[BrokerId]) -> list[str]:
 
     A broker that is up without a failed log dir is one that starts or stops, or whose log dirs could not be read.
     """
-    up = {each.broker for each in seen.brokers}
+    up = _up(seen)
     failed = {each.broker for each in seen.brokers if any(log_dir.error for log_dir in each.log_dirs)}
     starting = (brokers & up) - failed
     ways = [f"start {told_brokers(brokers - up)}"] if brokers - up else []
@@ -384,7 +393,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
                 alone[topic.name] = None
             elif len(settled) == topic.min_isr:
                 tight[topic.name] = None
-            elif settled and len(each.isr) <= topic.min_isr:
+            elif settled and each.leader >= 0 and len(each.isr) <= topic.min_isr:
                 worn[topic.name] = None
                 lacking[TopicPartition(topic.name, number)] = set(settled).difference(each.isr)
     raised = "raise their replication, or lower min.insync.replicas"
@@ -418,7 +427,8 @@ def _disks(seen: CheckUp, journal: CheckedJournal) -> list[Finding]:
         for log_dir in broker.log_dirs:
             where = f"broker {broker.broker}: log dir {log_dir.path}"
             if log_dir.error:
-                advice = "replace the disk and restart the broker"
+                formatted = _FORMATTED if seen.quorum is not None else ""
+                advice = f"replace the disk{formatted}, and restart the broker; or restart it without that log dir"
                 if _copied(seen, broker.broker):
                     advice += f"; {_SEE_WHERE}"
                 found.append(Finding(Level.PROBLEM, "disks", f"{where} has failed: {log_dir.error}", advice))

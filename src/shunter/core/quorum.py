@@ -27,6 +27,13 @@ def judge_quorum(quorum: Quorum) -> Finding:
     return Finding(Level.PROBLEM, "quorum", told, "start what is down before anything else is stopped")
 
 
+def needs(quorum: Quorum, node: int) -> bool:
+    """Whether a majority of the voters is gone, or may be, if this node stops."""
+    nodes = {voter.node for voter in quorum.voters}
+    others = sum(voter.node != node and not _is_behind(voter) for voter in quorum.voters)
+    return node in nodes and others < len(nodes) // 2 + 1
+
+
 def _is_behind(voter: Voter) -> bool:
     return voter.caught_up_ms is None or voter.caught_up_ms >= LATE_MS
 
@@ -40,4 +47,4 @@ def _told(voter: Voter) -> str:
     return f"voter {voter.node} fetches, and has not had everything {since}"
 
 
-__all__ = ["judge_quorum"]
+__all__ = ["judge_quorum", "needs"]

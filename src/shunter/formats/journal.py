@@ -251,6 +251,7 @@ _BY_NAME: dict[str, Callable[[Any], Any]] = {
     "cancels": _flag,
     "paused": _flag,
     "left": _flag,
+    "forgotten": _flag,
     "forced": _flag,
     "limited": _flag,
     "sized": _flag,

@@ -312,10 +312,14 @@ class ThrottleSet(NamedTuple):
 
 
 class ThrottleRestored(NamedTuple):
-    """A setting has its former value again; or, if `left`, another tool changed it since, and it stays so."""
+    """A setting has its former value again; or, if `left`, another tool changed it since, and it stays so.
+
+    `forgotten`: a person struck it off at a broker that is down. What that broker shows later is nobody's.
+    """
 
     key: ThrottleKey
     left: bool = False
+    forgotten: bool = False
 
 
 class LimitChanged(NamedTuple):

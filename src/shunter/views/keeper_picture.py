@@ -18,11 +18,12 @@ from shunter.core.keeper.sighting import Sighting, awaits_down, external
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.keeper.situation import ClusterSeverity, doing_about, severity_of, situation, unseen, worst
 from shunter.core.keeper.words import held_by_word
-from shunter.core.wording import counted, named
-from shunter.model.check_up import MOVES
+from shunter.core.quorum import needs
+from shunter.core.wording import counted, named, told_brokers
+from shunter.model.check_up import MOVES, QUORUM
 from shunter.model.inventory import BrokerFacts, InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.service import KeptIntent, KillSwitch, OrderKind, ProposalState
 from shunter.views.contents import topics_of
 from shunter.views.execution import OPEN_STATES, ExecutionView, told_eta
@@ -168,6 +169,11 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         unattributed=len(sighting.check_up.ongoing) if sighting.past is None else 0,
         throttles_left=len(sighting.check_up.left_behind),
         safe=safe_to_remove(sighting, seen.policy),
+        kept=tuple(
+            f"broker {broker} empty, as intended, and not to be removed now: {why}"
+            for broker, why in emptied(sighting, seen.policy)
+            if why
+        ),
     )
 
 
@@ -305,13 +311,32 @@ def _rates(sighting: Sighting) -> tuple[Mapping[int, float], Mapping[int, float]
 
 
 def safe_to_remove(sighting: Sighting, policy: KeeperPolicy) -> tuple[int, ...]:
-    """Brokers that are drained or replaced, hold no replica, and get none. Empty while the moves could not be read."""
+    """Brokers that are empty as intended, and that nothing needs."""
+    return tuple(broker for broker, why in emptied(sighting, policy) if not why)
+
+
+def emptied(sighting: Sighting, policy: KeeperPolicy) -> tuple[tuple[int, str], ...]:
+    """Brokers that are drained or replaced, hold no replica, and get none; and why they are to stay all the same ("").
+
+    Empty while the moves could not be read.
+    """
     if any(what == MOVES for what, _why in sighting.check_up.unread):
         return ()
     busy = {broker for each in sighting.inventory.partitions for broker in each.replicas}
     busy |= {broker for each in sighting.check_up.ongoing.values() for broker in (*each.replicas, *each.adding)}
     leaving = {*policy.intents.drain, *policy.intents.replace}
-    return tuple(broker for broker in sorted(leaving) if broker not in busy)
+    return tuple((broker, _why_needed(sighting, broker)) for broker in sorted(leaving) if broker not in busy)
+
+
+def _why_needed(sighting: Sighting, broker: BrokerId) -> str:
+    seen, dead = sighting.check_up, [each for each in sighting.dead if each != broker]
+    if dead:
+        return f"{told_brokers(dead)} {'is' if len(dead) == 1 else 'are'} down, and what it can take may be needed"
+    if any(what == QUORUM for what, _why in seen.unread):
+        return "whether the metadata quorum needs it is not known"
+    return (
+        "the metadata quorum needs it as a controller" if seen.quorum is not None and needs(seen.quorum, broker) else ""
+    )
 
 
 def _flows(execution: ExecutionView | None) -> tuple[FlowView, ...]:

@@ -21,18 +21,22 @@ from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.formats.plan_files import read_plan_input, write_reassignment
 from shunter.formats.plan_inventory import encode_plan_input
 from shunter.model.check_up import (
+    QUORUM,
     CheckedBroker,
     CheckedJournal,
     CheckedListener,
     CheckedLogDir,
     CheckedTopic,
     CheckUp,
+    Quorum,
+    Voter,
 )
 from shunter.model.execution import ObservedPartition
 from shunter.model.inventory import Disk, Inventory, InventoryBroker, InventoryPartition, TopicWish
-from shunter.model.keeper import KeeperPolicy
+from shunter.model.keeper import Intents, KeeperPolicy
 from shunter.model.partition import TopicPartition
 from shunter.pipeline.planning.fleet_worker import plan_cluster
+from shunter.views.keeper_picture import emptied
 
 NO_CHECK_UP = CheckUp("yard", 1, "Apache (KRaft)", (), (), {}, ())
 
@@ -620,3 +624,23 @@ def test_the_doctor_advises_the_plan_of_offline_replicas_wherever_it_moves_some(
     failed = {each.id for each in seen.brokers if any(at.failed for at in each.log_dirs or ())}
     dead = {b for each in seen.partitions for b in each.replicas} - {each.id for each in seen.brokers}
     assert advised >= moved & (failed | dead)
+
+
+@pytest.mark.parametrize(
+    ("rows", "quorum", "unread", "why"),
+    [
+        ([(1, 2)], None, (), ""),
+        ([(1, 2)], Quorum(1, (Voter(1, 0, 0), Voter(2, 0, 0), Voter(4, 0, 0))), (), ""),
+        ([(1, 2)], Quorum(1, (Voter(1, 0, 0), Voter(4, 0, 0))), (), "the metadata quorum needs it as a controller"),
+        ([(1, 2)], None, ((QUORUM, "w"),), "whether the metadata quorum needs it is not known"),
+        ([(1, 3)], None, (), "broker 3 is down, and what it can take may be needed"),
+    ],
+)
+def test_a_drained_broker_is_not_safe_to_remove_while_something_needs_it(
+    rows: list[tuple[int, ...]], quorum: Quorum | None, unread: tuple[tuple[str, str], ...], why: str
+) -> None:
+    """An outsider's find: "safe to remove", of a controller without which the quorum had no majority."""
+    partitions = tuple(InventoryPartition("t", None, 0, row, row[:1], 1, 0, 1, 1, ()) for row in rows)
+    seen = replace(NO_CHECK_UP, quorum=quorum, unread=unread)
+    sighting = sighting_of(Inventory("yard", 0, bare(1, 2, 4), partitions), seen, CheckedJournal("j"), ())
+    assert emptied(sighting, KeeperPolicy(intents=Intents(drain=(4,)))) == ((4, why),)

@@ -281,7 +281,11 @@ OFFLINE = "`shunter plan --scope offline --dry-run` shows"
         ((*WELL.brokers[:2], broker(4)), (1, 2), OFFLINE),
         ((*WELL.brokers[:2], broker(4)), (3,), "no plan can copy its replicas: no live broker has them in sync"),
         ((*WELL.brokers[:2], broker(3, error="KafkaStorageError")), (1, 2), OFFLINE),
-        ((*WELL.brokers[:2], broker(3, error="KafkaStorageError")), (3,), "replace the disk and restart the broker"),
+        (
+            (*WELL.brokers[:2], broker(3, error="KafkaStorageError")),
+            (3,),
+            "replace the disk, and restart the broker; or",
+        ),
     ],
 )
 def test_the_plan_of_offline_replicas_is_advised_where_it_has_something_to_copy(

@@ -3,7 +3,7 @@
 import pytest
 
 from shunter.core.check_up import diagnose
-from shunter.core.quorum import judge_quorum
+from shunter.core.quorum import judge_quorum, needs
 from shunter.model.check_up import CheckedJournal, CheckUp, Level, Quorum, Voter
 
 LEADS, FOLLOWS = Voter(1, 0, 0), Voter(2, 400, 900)
@@ -52,3 +52,17 @@ def test_without_a_quorum_doctor_says_nothing_of_one() -> None:
     for quorum, told in ((None, []), (Quorum(1, (LEADS,)), ["quorum"])):
         seen = CheckUp("c", 1, "Apache", (), (), quorum=quorum)
         assert [each.check for each in diagnose(seen, CheckedJournal("/j")) if each.check == "quorum"] == told
+
+
+@pytest.mark.parametrize(
+    ("voters", "node", "needed"),
+    [
+        ((LEADS, FOLLOWS, Voter(3, 0, 500)), 3, False),
+        ((LEADS, FOLLOWS, Voter(3, 0, 500), Voter(4, 45_000, 45_000)), 3, True),  # An outsider's find: one was dead.
+        ((LEADS, FOLLOWS, Voter(3, 0, 500), Voter(4, 45_000, 45_000)), 4, False),
+        ((LEADS, FOLLOWS), 2, True),
+        ((LEADS, FOLLOWS), 7, False),
+    ],
+)
+def test_a_quorum_needs_whom_it_has_no_majority_without(voters: tuple[Voter, ...], node: int, *, needed: bool) -> None:
+    assert needs(Quorum(1, voters), node) is needed

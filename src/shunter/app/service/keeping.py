@@ -307,7 +307,7 @@ class ClusterKeeper(ClusterWords):
         observed = events + condition_events(self.event, thought, self._memory, self.policy, self.known.stale_ms)
         events = [self.event(*change, e.id) for e in changed if (change := told_proposal(known.get(e.id), e))]
         for broker in sorted(set(thought.safe) - set(self._safe)):
-            told = f"broker {broker} is empty, and nothing is on its way to it: it is safe to remove"
+            told = f"broker {broker} is empty, and nothing is on its way to it or needs it: it is safe to remove"
             events.append(self.event("broker-empty", told, f"broker {broker}"))
         due = self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS
         gist = (self.name, thought.gist) if due else None

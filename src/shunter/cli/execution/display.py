@@ -175,7 +175,7 @@ def told_view(view: ExecutionView) -> str:
     left, base = view.to_copy
     copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}" if base else "nothing to copy"
     copied += f", and {counted(view.unsized, 'move')} of unknown size" if view.unsized else ""
-    parts = [f"{view.share:.1%}", counts, copied]
+    parts = [f"{view.share:.1%}", counts, copied] if view.running else [counts]
     if view.age_ms >= OLD_MS:
         at = strftime("%H:%M:%S", localtime((view.at_ms - view.age_ms) / 1000))
         parts.insert(0, f"as of {at} ({told_ms(view.age_ms)} ago)")

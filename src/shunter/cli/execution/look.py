@@ -162,8 +162,12 @@ def _show_moves(view: ExecutionView, wanted: Wanted) -> None:
         before, stuck, _reason = view.held.partition(" stuck")
         view = replace(view, held=before + stuck)
     click.echo(told_view(view))
-    for row in rows:
-        click.echo(f"  {told_move(row)}")
+    told: set[str] = set()
+    for row in rows:  # What holds many moves up is said once.
+        why = row.stuck.replace(row.partition, "it")
+        again = why != "" and why in told
+        told.add(why)
+        click.echo(f"  {told_move(replace(row, stuck='as above') if again else row)}")
 
 
 @click.command()

@@ -52,7 +52,8 @@ def _show_move(move: PlannedMove) -> None:
     if not move.taken:
         click.echo(f"{move.partition}  → {list(move.target)}\n  ! not taken on: {move.problem}")
         return
-    click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}  {told_bytes(move.size_bytes)}")
+    size = "" if set(move.target) <= set(move.original) and not move.log_dirs else f"  {told_bytes(move.size_bytes)}"
+    click.echo(f"{move.partition}  {list(move.original)} → {list(move.target)}{size}")
     for number, step in enumerate(move.steps, start=1):
         back = "instant" if step.rollback_bytes == 0 and not step.needs else f"copies {told_bytes(step.rollback_bytes)}"
         copied = f"{'under way, ' if step.under_way else ''}copies {told_bytes(step.copied_bytes)}"
@@ -91,7 +92,7 @@ def show_sum(found: DryRun) -> None:
     if found.makes:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast
-    guess = " (a guess: no copy has lasted long enough to be measured)" if forecast.guessed else ""
+    guess = " (a guess: no copy without a throttle has lasted half a minute here)" if forecast.guessed else ""
     taken = [move for move in found.moves if move.taken]
     opened = f", {told_bytes(found.open_bytes)} of it by moves that are open already" if found.open_bytes else ""
     refused = f" ({len(found.moves) - len(taken)} more not taken on)" if len(taken) < len(found.moves) else ""

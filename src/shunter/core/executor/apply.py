@@ -302,6 +302,9 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
         # It is open when a look shows that; the controller may learn of it late. A journal that is read shows nothing.
         if not record.left and state.cluster.brokers:
             state.cluster.cordoned |= {int(record.key.name)}
+    if record.forgotten:
+        state.given_back.pop(record.key, None)
+        return
     former = state.given_back.get(record.key)
     ours = throttle.ours
     if former is not None and abs(entry.at_ms - former.at_ms) <= LATE_MS:

@@ -115,7 +115,7 @@ def _forget(state: ExecutorState, command: Command) -> DecidedOrder:
         return DecidedOrder(False, f"no throttle is owed to broker {named}")
     told = f"{counted(len(keys), f'throttle setting of broker {named} is', f'throttle settings of broker {named} are')} forgotten; "
     told += "should it come back, it has what was set"
-    forgotten: list[JournalRecord] = [ThrottleRestored(key, left=True) for key in keys]
+    forgotten: list[JournalRecord] = [ThrottleRestored(key, left=True, forgotten=True) for key in keys]
     return DecidedOrder(True, f"{told}: `shunter throttles list` finds them", [CommandTaken(command), *forgotten])
 
 

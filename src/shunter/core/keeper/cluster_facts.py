@@ -114,7 +114,9 @@ class ClusterObservation:
     """Moves under way, of which it is not known whose they are, because the journal can't be read."""
     throttles_left: int = 0
     safe: tuple[int, ...] = ()
-    """Brokers that are drained or replaced, hold no replica, and get none."""
+    """Brokers that are drained or replaced, hold no replica, get none, and that nothing needs."""
+    kept: tuple[str, ...] = ()
+    """Of those that something needs: what, a sentence each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,8 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
         )
     if seen.safe:
         yield ClusterSeverity.NOTE, f"{when}broker {', '.join(map(str, seen.safe))} empty, as intended: safe to remove"
+    for told in seen.kept:
+        yield ClusterSeverity.NOTE, f"{when}{told}"
     if seen.under_replicated:
         yield ClusterSeverity.WARNING, f"{when}{counted(seen.under_replicated, 'partition')} under-replicated"
     above = {

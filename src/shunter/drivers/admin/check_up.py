@@ -182,7 +182,7 @@ async def _silent(visit: _Visit, broker: BrokerId, rack: str | None, address: st
     """A broker that is listed as live and does not answer: it is asked nothing more."""
     told = f"does not answer within {ANSWERS_WITHIN_S:.0f} s"
     visit.unread.append((f"{LOG_DIRS}{broker}", f"the broker {told}"))
-    listener = CheckedListener("the one that clients are sent to", address, told, used=True)
+    listener = CheckedListener("for clients", address, told, used=True)
     return CheckedBroker(broker, rack, "", (listener,), silent=True)
 
 
@@ -192,7 +192,8 @@ async def _broker(
     release = await visit.part(f"the version of broker {broker}", "", partial(_release, broker=broker), "")
     what = f"{LOG_DIRS}{broker}"
     found = await visit.part(what, "Describe on Cluster", partial(_log_dirs, broker=broker), _NO_LOG_DIRS)
-    return CheckedBroker(broker, rack, release, listeners, *found)
+    silent = not release and any(each.used and each.problem for each in listeners)
+    return CheckedBroker(broker, rack, release, listeners, *found, silent=silent)
 
 
 _RELEASES = ((21, "3.9"), (25, "4.0"), (27, "4.1"), (29, "4.2"), (30, "4.3"), (33, "4.4"))
@@ -221,7 +222,7 @@ async def _listeners(visit: _Visit, addresses: Mapping[BrokerId, str]) -> dict[B
                 f"listeners of broker {broker}",
                 "DescribeConfigs on Cluster",
                 partial(_advertised, broker=broker),
-                [("the one that clients are sent to", address, False)],
+                [("for clients", address, False)],
             )
             for broker, address in sorted(addresses.items())
         )

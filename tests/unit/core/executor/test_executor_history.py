@@ -250,3 +250,6 @@ def test_a_debt_is_forgotten_at_an_operators_word_but_not_of_a_broker_that_is_up
     rig.start()
     rig.settle()
     assert RATE_OF_6 in rig.yard.settings, "it was struck off"
+    assert not rig.core.state.given_back.keys() & {RATE_OF_6}, (
+        "what the broker shows is nobody's, and is not waited for"
+    )

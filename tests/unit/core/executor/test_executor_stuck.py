@@ -476,7 +476,7 @@ def test_a_broker_whose_log_dir_failed_may_refuse_a_replica_and_that_is_said(*, 
         told_first = told_held_up((move.tp, move.held_up) for move in answer.moves)
         assert "`shunter plan --scope offline`" not in told_first, "that is no way out here"
     assert f"{unsure} {broken} failed, and if t-0 was there, the broker takes no replica of it" in told_first
-    assert "restart it with a disk that works or without that log dir" in told_first
+    assert "restart it with a disk that works, formatted if it is new, or without that log dir" in told_first
     rig.settle(rounds=200)
     row = stuck_row(rig)
     assert f"a replica on broker {broken}, which makes none: log dir /disk1 of broker {broken} failed, where t-0" in row

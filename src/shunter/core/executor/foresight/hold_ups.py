@@ -142,7 +142,7 @@ def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[Broker
         return ""
     return (
         f"it may not end: {told_broken(state, broken[0])}, and if {tp} was there, the broker takes no replica of it"
-        " before a restart; restart it with a disk that works or without that log dir"
+        " before a restart; restart it with a disk that works, formatted if it is new, or without that log dir"
     )
 
 

@@ -246,7 +246,7 @@ def named_missing(state: ExecutorState, move: Move | TopicPartition, brokers: Re
             if broker in state.cluster.broken:
                 why = (
                     f"which makes none: {told_broken(state, broker)}, where {tp} may have been (restart it with a disk"
-                    " that works or without that log dir)"
+                    " that works, formatted if it is new, or without that log dir)"
                 )
             told.append(f"a replica on broker {broker}, {why}")
     return " and ".join(told)

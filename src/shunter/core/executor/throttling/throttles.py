@@ -536,8 +536,8 @@ class Gate:
 
     def refusal(self, names: Collection[str]) -> str | None:
         """The reason why a copy that touches these resources may not begin; None if it may."""
-        if not self.late.isdisjoint(names):
-            return "waits for its throttle to be in force"
+        if late := self.late.intersection(names):
+            return f"waits for its throttle to be in force at {min(late)}"
         unseen = [key for name in names for key in self.unseen.get(name, ())]
         self.looked_for += unseen
         return "looks whether its throttle is in force" if unseen else None
