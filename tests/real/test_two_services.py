@@ -15,6 +15,7 @@ from lab.testbed.failures import PartFailed
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
 from shunter.app.exit_codes import ExitCode
+from shunter.app.service.running import STOP_WITHIN_S
 from shunter.core.own_topics import WORDS_TOPIC as TOPIC
 
 pytestmark = [pytest.mark.kraft, pytest.mark.timeout(900)]
@@ -158,3 +159,16 @@ def stands_still(a: Service, b: Service, cluster: Cluster) -> None:
     told = str(a.rows("status")[0])
     assert "not driven" not in told, told
     assert "this host alone" not in told, told
+
+
+def test_a_service_that_is_told_to_end_ends_though_its_cluster_is_gone(tmp_path: Path) -> None:
+    """An SRE's find: a service whose brokers were all down lived on for more than a minute after SIGTERM."""
+    with KRaftCluster(tmp_path / "k", node_ids=(1,)) as alone:
+        (tmp_path / "keeper.toml").write_text(POLICY.format(bootstrap=alone.bootstrap))
+        service = Service(tmp_path, tmp_path / "host")
+        service.start()
+        wait_until(lambda: state(service) == "ok", what="the cluster is driven", timeout_s=120)
+        alone.nodes[1].kill()
+        assert service.process is not None
+        service.process.process.terminate()
+        assert service.process.end(STOP_WITHIN_S + 10) == ExitCode.DONE

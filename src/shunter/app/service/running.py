@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from shunter.app.service.service import open_service, take_seat
 from shunter.drivers.host.file_limits import make_room
 from shunter.drivers.host.task_groups import run_together
 
+STOP_WITHIN_S = 20.0
+"""A service that was told to end gives its leases back, which takes a cluster that answers. After this it just ends:
+leases lapse by themselves, and whatever counts is durable already. Kubernetes kills after 30 s."""
 FILES = 2_000
 """Files that HTTP may need; the limit on open files is raised for them."""
 Door = Callable[[Front, AuditLog], AbstractAsyncContextManager[None]]
@@ -43,7 +48,8 @@ async def serve_until_told(
     make_room(FILES)
     policy = PolicyFile(path, say)
     leave = asyncio.Event()
-    with _signals({signal.SIGINT: leave.set, signal.SIGTERM: leave.set, signal.SIGHUP: policy.ask}):
+    end = partial(_end, leave, say)
+    with _signals({signal.SIGINT: end, signal.SIGTERM: end, signal.SIGHUP: policy.ask}):
         leaving = asyncio.create_task(leave.wait())
         try:
             taking = asyncio.create_task(take_seat(folder, say))
@@ -60,6 +66,19 @@ async def serve_until_told(
                 seat.leave()
         finally:
             leaving.cancel()
+
+
+def _end(leave: asyncio.Event, say: Callable[[str], None]) -> None:
+    leave.set()
+    asyncio.get_running_loop().call_later(STOP_WITHIN_S, _end_now, say)
+
+
+def _end_now(say: Callable[[str], None]) -> None:
+    """End without waiting for what does not answer; threads that wait for a cluster would keep the process for minutes."""
+    say(
+        f"a cluster has not answered for {STOP_WITHIN_S:.0f} s: this ends without giving its leases back, which lapse soon"
+    )
+    os._exit(0)
 
 
 async def _serve(
