@@ -151,7 +151,7 @@ def _up(seen: CheckUp) -> set[BrokerId]:
 
 def _copied(seen: CheckUp, broker: BrokerId) -> bool:
     """Whether an offline replica of this broker is in sync on a live one, so that a plan can ask for a copy of it."""
-    up = _up(seen)
+    up = {each.broker for each in seen.brokers}
     return any(
         broker in each.replicas
         and (broker not in up or broker in each.offline)

@@ -44,6 +44,15 @@ def named(names: Iterable[object], at_most: int = NAMED) -> str:
     return ", ".join(listed[:at_most]) + more
 
 
+def gathered(sentences: Iterable[str]) -> list[str]:
+    """Sentences of the form `what: why`, one for each reason: `t-0 stays, t-1 stays: why`."""
+    found: dict[str, list[str]] = {}
+    for sentence in sentences:
+        what, _, why = sentence.partition(": ")
+        found.setdefault(why or what, []).append(what)
+    return [why if whats[0] == why else f"{named(whats)}: {why}" for why, whats in found.items()]
+
+
 def told_ms(milliseconds: int) -> str:
     """A duration for people."""
     seconds = milliseconds // 1000
@@ -59,4 +68,4 @@ def told_time(at_ms: int, *, seconds: bool = False) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M}{f':{at_ms // 1000 % 60:02}' if seconds else ''} UTC"
 
 
-__all__ = ["counted", "named", "told_bytes", "told_ms", "told_rate", "told_time"]
+__all__ = ["counted", "gathered", "named", "told_bytes", "told_ms", "told_rate", "told_time"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from shunter.core.keeper.signs import under_min_isr
 from shunter.core.keeper.situation import ClusterSeverity, doing_about, severity_of, situation, unseen, worst
 from shunter.core.keeper.words import held_by_word
 from shunter.core.quorum import needs
-from shunter.core.wording import counted, named, told_brokers
+from shunter.core.wording import counted, gathered, named, told_brokers
 from shunter.model.check_up import MOVES, QUORUM
 from shunter.model.inventory import BrokerFacts, InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
@@ -264,6 +264,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
     bytes_in, bytes_out = _rates(sighting)
     live = {broker.id: broker for broker in sighting.inventory.brokers}
     fenced = {broker.id for broker in sighting.inventory.fenced}
+    untold = {broker for broker, _why in sighting.inventory.unanswered}
     found: list[KeptBrokerView] = []
     for broker in sorted({*live, *replicas, *fenced}):
         known = live.get(broker)
@@ -273,7 +274,7 @@ def _brokers(seen: SeenCluster) -> tuple[KeptBrokerView, ...]:
                 id=broker,
                 rack=None if known is None else known.rack,
                 live=known is not None,
-                replica_bytes=held.get(broker, 0),
+                replica_bytes=held.get(broker, 0) if broker in live and broker not in untold else None,
                 disk_total=None if known is None else known.disk_total_bytes,
                 disk_usable=None if known is None else known.disk_usable_bytes,
                 replicas=replicas[broker],
@@ -387,9 +388,18 @@ def _planned_by(condition: Condition, seen: SeenCluster) -> tuple[tuple[str, ...
         if proposal.scope is scope and condition in proposal.conditions:
             why = tuple(each for each in proposal.held_back if each not in words)
             if not proposal.changes and not proposal.behind:
-                why = (*why, *proposal.undone) or ("the planner finds nothing",)
+                why = (*why, *_told_undone(proposal.undone, seen.policy)) or ("the planner finds nothing",)
             return why, scope.value
     return ("it has not held for long enough",), scope.value
+
+
+def _told_undone(undone: Sequence[str], policy: KeeperPolicy) -> Iterator[str]:
+    """Why nothing is planned, a sentence for each reason; and the intent that keeps brokers from taking replicas."""
+    yield from gathered(undone)
+    drained = policy.intents.drain
+    if drained and any("excluded" in each for each in undone):
+        allows = ", ".join(f"`shunter withdraw drain {broker}`" for broker in drained)
+        yield f"{told_brokers(drained)} {'is' if len(drained) == 1 else 'are'} to be drained, so nothing comes there: {allows} allows it"
 
 
 def _comes(holding: Holding, seen: SeenCluster) -> str:

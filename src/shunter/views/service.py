@@ -93,7 +93,8 @@ class KeptBrokerView:
     id: int
     rack: str | None
     live: bool
-    replica_bytes: int
+    replica_bytes: int | None
+    """None: not known, because it did not tell its log dirs."""
     disk_total: int | None
     disk_usable: int | None
     replicas: int

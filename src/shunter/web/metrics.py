@@ -106,7 +106,7 @@ MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
 BROKER_ROWS: tuple[tuple[str, str, Callable[[KeptBrokerView], float | None]], ...] = (
     ("live", "1: the broker is live.", lambda broker: float(broker.live)),
     ("replicas", "Replicas on the broker.", lambda broker: broker.replicas),
-    ("replica_bytes", "Bytes of replicas on the broker.", lambda broker: broker.replica_bytes),
+    ("replica_bytes", "Bytes of replicas on the broker; no sample: not known.", lambda broker: broker.replica_bytes),
     ("leaders", "Partitions that the broker leads.", lambda broker: broker.leaders),
     ("preferred_leaders", "Partitions whose preferred leader it is.", lambda broker: broker.preferred),
     ("offline_replicas", "Its replicas that are offline.", lambda broker: broker.offline),

@@ -127,6 +127,7 @@ async def test_who_is_cancelled_leaves_nothing_at_work(tmp_path: Path) -> None:
     journal.acquire(clock.now_ms())
     admin = cast("AdminClient", Nobody())
     driver = ExecutionDriver(core, journal, admin, clock, lambda _notice: None)
+    core.loaded = True
     session = Session(admin, journal, core, driver, tmp_path / "view")
     viewed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -218,7 +219,7 @@ async def test_a_new_execution_shows_nothing_of_the_one_that_ended_before(tmp_pa
     driving: asyncio.Task[Any] = asyncio.create_task(drive(session, plan, on_view=seen.put_nowait))
     await asyncio.to_thread(wait_until, session.view_path.exists, what="a view for other shells", timeout_s=20)
     assert seen.empty()
-    core.worked = True
+    core.worked = core.loaded = True
     async with asyncio.timeout(30):
         await seen.get()
     driving.cancel()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from shunter.core.wording import counted, named, told_bytes, told_rate
+from shunter.core.wording import counted, gathered, named, told_bytes, told_rate
 
 
 def test_one_is_singular_and_everything_else_is_not() -> None:
@@ -38,3 +38,11 @@ def test_the_first_names_are_told_and_the_others_counted() -> None:
     assert named("abc") == "a, b, c"
     assert named("abcd") == "a, b, c and 1 more"
     assert named(range(2_010), 8) == "0, 1, 2, 3, 4, 5, 6, 7 and 2,002 more"
+
+
+def test_what_has_one_reason_is_one_sentence() -> None:
+    """An SRE's find: 48 partitions in one line, each with the same reason, and 5,000 in a larger cluster."""
+    stays = [f"t-{number} stays: no other broker may take it: broker 4 is excluded" for number in range(48)]
+    told = "t-0 stays, t-1 stays, t-2 stays and 45 more: no other broker may take it: broker 4 is excluded"
+    assert gathered([*stays, "u-0 stays: full", "nothing is known"]) == [told, "u-0 stays: full", "nothing is known"]
+    assert gathered(()) == []

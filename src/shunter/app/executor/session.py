@@ -153,13 +153,13 @@ class Session:
     async def publish(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool = True) -> None:
         """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically.
 
-        Without `idle` the listener hears nothing of an execution that had ended before this session.
+        The listener hears nothing before the journal is read, for nothing is known before of what is open. Without `idle` the listener hears nothing of an execution that had ended before this session.
         """
         while True:
             began = time.process_time()
             view = self.view()
             text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), "bootstrap": self.bootstrap})
-            if listener is not None and (idle or self.core.worked):
+            if listener is not None and self.core.loaded and (idle or self.core.worked):
                 listener(view)
             cost_s = time.process_time() - began
             await asyncio.to_thread(_replace, self.view_path, text)

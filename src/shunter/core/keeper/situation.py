@@ -392,6 +392,8 @@ def _carrying_out(facts: ClusterFacts) -> str:
             by = "" if paused is None else f", and {paused.who} paused the cluster as a whole"
             when = told_time(execution.silent_since_ms)
             return f"{opened} open{by}; the cluster has not answered the executor since {when}: {NOT_KNOWN}"
+        if execution.paused == execution.open and facts.switch is not None and facts.switch.lifted:
+            return f"{opened} being resumed"
         if execution.paused == execution.open:
             by = "" if paused is None else f" by {paused.who}"
             if execution.copying:

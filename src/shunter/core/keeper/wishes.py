@@ -13,6 +13,7 @@ from shunter.core.keeper.requests import BANDS, MENDS, balance_request, for_brok
 from shunter.core.keeper.sighting import Sighting, in_order
 from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
 from shunter.core.planning.wishes import picked_wishes
+from shunter.core.wording import gathered
 from shunter.model.inventory import TopicWish
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Mode
 from shunter.model.service import IntentKind, KeptIntent, KeptProposal, OrderRefused, Refusal, ServiceOrder
@@ -78,7 +79,7 @@ def wished(order: ServiceOrder, sighting: Sighting, policy: KeeperPolicy, cluste
     changes, undone = planned.changes, planned.undone
     scope = request.scope
     if not changes:
-        told = "; ".join(undone) or "everything is as it is asked for"
+        told = "; ".join(gathered(undone)) or "everything is as it is asked for"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{asked}: there is nothing to move: {told}")
     moves, size = copied(changes, seen)
     proposal = Proposal(
@@ -133,7 +134,7 @@ def intended(
         why = "everything is as it is asked for" if holds is None else "the policy only lets it be reported"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: there is nothing to move: {why}")
     if not made.changes:
-        why = "; ".join((*made.held_back, *made.undone)) or "the planner finds nothing"
+        why = "; ".join((*made.held_back, *gathered(made.undone))) or "the planner finds nothing"
         raise OrderRefused(Refusal.NOT_ALLOWED, f"{told}: {why}")
     kept = keep(made, seen, cluster)
     stand = review(kept, seen, judgement, policy)

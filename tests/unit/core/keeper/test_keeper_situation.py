@@ -289,6 +289,9 @@ class TestWhatIsTold:
         assert pausing.doing == "151 moves of a plan that was handed in are being paused by anna"
         paused = situation(replace(LAB, switch=THROWN, execution=OpenExecution(102, paused=102)))
         assert paused.doing == "nothing moves: 102 moves of a plan that was handed in are paused by anna"
+        # An SRE's find: the message that the pause is lifted said that all moves are paused.
+        lifted = situation(replace(LAB, switch=THROWN._replace(lifted=True), execution=OpenExecution(41, paused=41)))
+        assert lifted.doing == "41 moves of a plan that was handed in are being resumed"
         by_name = situation(replace(LAB, execution=OpenExecution(3, paused=3)))
         assert by_name.doing == "nothing moves: 3 moves of a plan that was handed in are paused"
         copying = situation(replace(LAB, execution=OpenExecution(11, paused=11, copying=5)))
