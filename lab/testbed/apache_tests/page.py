@@ -19,9 +19,8 @@ HEAD = """# Apache's own tests, with Shunter as the controller
 
 Written by `./test --apache [CLASS…]`. Each class of Apache's integration tests (Kafka 3.9.1) runs on real brokers,
 once with Apache's controller, once with Shunter's, which leads before the first broker starts. Classes that move
-partitions run once more with `strategy=all-at-once`, since Apache's controller moves them so. KRaft's variants are left
-out. A test that passes with Apache's controller has to pass with Shunter's, or its line below says why not. A test that
-fails with both does not count as different.
+partitions run once more with `strategy=all-at-once`. KRaft's variants are left out. A test that passes with Apache's
+controller has to pass with Shunter's, or its line below says why not.
 
 The lines have the results with Shunter's controller. Where Apache's figures are missing, or count fewer tests, only
 tests that failed with Shunter's controller ran with Apache's.
