@@ -412,3 +412,19 @@ def test_what_was_moved_again_is_not_counted_among_what_an_undo_copies(
     assert wanted.told == ((stays,) if stays else ())
     assert wanted.copied_bytes == (0 if stays else 10_000_000)
     assert [move.target for move in wanted.moves] == ([] if stays else [(1, 2)])
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("leaders",), "No such command 'leaders': it is a scope, `shunter plan --scope leaders`"),
+        (
+            ("status", "--service", "http://k:1"),
+            "`shunter serve status --service http://k:1` shows a service's clusters",
+        ),
+    ],
+)
+def test_what_outsiders_typed_first_names_what_they_meant(words: tuple[str, ...], told: str) -> None:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 2
+    assert told in done.output

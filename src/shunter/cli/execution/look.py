@@ -38,6 +38,14 @@ if TYPE_CHECKING:
 WATCH_EVERY_S = 1.0
 
 
+def _of_a_service(_context: click.Context, _option: click.Parameter, service: str | None) -> None:
+    """Point to the verb that shows a service: other verbs speak to one by `--service`."""
+    if service is not None:
+        raise click.UsageError(
+            f"this shows moves; `shunter serve status --service {service}` shows a service's clusters"
+        )
+
+
 @click.command()
 @wanted_options
 @journal_options
@@ -47,6 +55,7 @@ WATCH_EVERY_S = 1.0
     is_flag=True,
     help="Read the journal alone (--journal, or the only one on this host) and don't ask the cluster.",
 )
+@click.option("--service", hidden=True, callback=_of_a_service, expose_value=False)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def status(target: Target, wanted: Wanted, *, fleet: bool, offline: bool, as_json: bool) -> None:
     """Show how moves stand: what they wait for, how much is copied, what a rollback would copy.
