@@ -37,8 +37,8 @@ PROPERTIES = {"min.insync.replicas": 1, "replica.fetch.max.bytes": 2**16, "repli
 MOST_TOPICS = 4
 PAUSE_S = (0.5, 3.5)
 DEAD_S = (5.0, 25.0)
-DEATHS = (0.1, 0.28, 0.95)
-"""When processes of Shunter's are killed, as shares of the time: in between they live long enough to be judged."""
+DEATHS = (0.1, 0.28)
+"""When processes of Shunter's are killed, as shares of the time: after that they live long enough to be judged."""
 SETTLED_WITHIN_S = 300.0
 READ_WITHIN_S = 180.0
 
@@ -158,7 +158,8 @@ class Soak(ABC):
             log.write(f"{time.strftime('%H:%M:%S')} {what}: {outcome} {told}\n")
 
     def finish(self) -> list[ProvedOrNot]:
-        """End the work: everything settles, and what was acknowledged is read back."""
+        """End the work by one more kill: everything settles, and what was acknowledged is read back."""
+        self.kill_process()
         self._revive()
         settled = self.settle()
         assert self._traffic is not None
