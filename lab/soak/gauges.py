@@ -20,14 +20,14 @@ LEAST_S = 300.0
 ZNODES_EVERY_S = 60.0
 CONFIG_CHANGES = "/config/changes"
 BOUNDS: Mapping[str, str] = {
-    "journal": "history: a few entries a step, kept for `shunter history` and `undo`",
+    "journal": "the history: a few entries a step, and nothing deletes them",
     "service's folder": "kept: observations for 90 days, events for 400, 2,000 proposals, 5 audit logs of 10 MB",
     "write-ahead logs": "SQLite writes each back at 4 MB",
-    "service's log": "standard error: who starts the service rotates it",
-    "controllers' logs": "8 state-change logs of 64 MiB, 5 audit logs; standard error: who starts them rotates it",
+    "service's log": "standard error: whoever starts the service rotates it",
+    "controllers' logs": "8 state-change logs of 64 MiB, 5 audit logs; standard error: whoever starts them rotates it",
     "znodes of config changes": "brokers delete these after 15 minutes",
 }
-"""Why a series may grow, and how far."""
+"""Why a series may grow, and how far. The journal's bound is one of the work done, not of time."""
 
 
 class Series(NamedTuple):
