@@ -47,6 +47,11 @@ class ServiceProcess:
         """The page's URL, with the token that signs in; the part after `#` stays in the browser."""
         return f"{self._address}#token={self.token}"
 
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that runs; None: none does."""
+        return self._process.pid if self._process is not None and self._process.alive else None
+
     def start(self) -> None:
         """Start a process, at the address of the former one, and wait until it answers.
 

@@ -120,7 +120,7 @@ def demo_folder(screen: Screen) -> Iterator[DemoFolder]:
     folder = DemoFolder(Path(tempfile.mkdtemp(prefix="shunter-demo-")))
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM, like ctrl-C, stops all parts in order.
     try:
-        with _clients_log(folder.path / "clients.log"):
+        with clients_log(folder.path / "clients.log"):
             yield folder
     finally:
         if folder.held:
@@ -130,7 +130,7 @@ def demo_folder(screen: Screen) -> Iterator[DemoFolder]:
 
 
 @contextmanager
-def _clients_log(path: Path) -> Iterator[None]:
+def clients_log(path: Path) -> Iterator[None]:
     """Write the log lines of client libraries to a file, so that they don't disturb the demo's output."""
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))

@@ -47,12 +47,14 @@ class Traffic:
         *,
         first: Mapping[TopicPartition, int] | None = None,
         client: Mapping[str, Any] | None = None,
+        pause_s: float = PAUSE_S,
     ) -> None:
         """Describe the traffic; nothing is written yet.
 
         Args:
             first: The first sequence number of each partition; 0 for partitions that it does not name.
             client: Settings of the client library for security.
+            pause_s: The time between two records of a partition, in seconds.
         """
         self.partitions = tuple(partitions)
         self.acks = {tp: Acks() for tp in self.partitions}
@@ -60,6 +62,7 @@ class Traffic:
         self.consumed = 0
         self._client = {"bootstrap_servers": bootstrap, **(client or {})}
         self._next = dict.fromkeys(self.partitions, 0) | dict(first or {})
+        self._pause_s = pause_s
         self._stopping = threading.Event()
         self._producer = KafkaProducer(
             **self._client, acks="all", enable_idempotence=True, linger_ms=5, delivery_timeout_ms=DELIVERY_S * 1_000
@@ -124,7 +127,7 @@ class Traffic:
         acks.last_s = now
 
     def _write(self) -> None:
-        while not self._stopping.wait(PAUSE_S):
+        while not self._stopping.wait(self._pause_s):
             for tp in self.partitions:
                 try:
                     self._send(tp, LIVE_RECORD_BYTES)
