@@ -17,10 +17,11 @@ from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.service import open_service, take_seat
 from shunter.drivers.host.file_limits import make_room
 from shunter.drivers.host.task_groups import run_together
+from shunter.model.security.access import SignOnRules
 
 FILES = 2_000
 """Files that HTTP may need; the limit on open files is raised for them."""
-Door = Callable[[Front, AuditLog], AbstractAsyncContextManager[None]]
+Door = Callable[[Front, AuditLog, SignOnRules | None], AbstractAsyncContextManager[None]]
 """Opens the way to the front: HTTP."""
 
 
@@ -73,7 +74,7 @@ async def _serve(
     """Serve until `leaving` is done."""
     async with contextlib.AsyncExitStack() as opened:
         service, front = await opened.enter_async_context(open_service(policy.file, folder))
-        await opened.enter_async_context(door(front, audit))
+        await opened.enter_async_context(door(front, audit, policy.file.sign_on))
         if service.records.trouble:
             say(service.records.trouble)
         say(f"serves {', '.join(service.keepers)} from {folder}")
