@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from shunter.app.access.audit_log import AuditLine
 from shunter.app.access.sign_on import SignOn, SignOnRefused
 from shunter.web.identity import refusal_of_sign_on, set_cookie
+from shunter.web.port.connection_limits import network_of
 from shunter.web.problems import HttpRefusal
 from shunter.web.reception import Reception, TheReception, peer_of
 
@@ -51,6 +52,7 @@ async def callback(
 ) -> Response:
     """Begins a session for the person whom the issuer names, and sends the browser to the page."""
     secret = request.cookies.get(STATE_COOKIE, "")
+    reception.wrong_tokens.check(network_of(peer_of(request)))  # Each code costs a request to the issuer.
     try:
         found = await _sign_on(reception).finish(secret, state, code, error)
         name, caller = reception.identity.begin_session(found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -31,6 +32,7 @@ from shunter.errors import DriverError, SettingsError
 from shunter.model.security.access import IssuerRules, Person, ProxyRules, SignOnRules
 from shunter.model.security.listeners import Secret
 from shunter.web.identity import COOKIE
+from shunter.web.port.wrong_tokens import MOST_WAITING, WrongTokens
 from shunter.web.server import WebOptions, serving
 from shunter.web.sign_on_routes import STATE_COOKIE
 
@@ -254,7 +256,7 @@ async def test_an_issuer_that_can_t_be_trusted_is_not(
     assert why in answer.text.replace("&#x27;", "'")
 
 
-async def test_an_answer_byte_by_byte_ends_at_the_deadline(
+async def test_an_answer_that_does_not_come_whole_is_not_awaited(
     issuer: LocalIssuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oidc_issuer, "DEADLINE_S", 0.1)
@@ -359,6 +361,24 @@ async def test_what_the_issuer_refuses_is_told_and_nothing_of_it_is_quoted(
         assert answer.status_code == 401
         assert ("invalid_grant: sign in again" if code else "no code") in answer.text
         assert "planted" not in answer.text
+
+
+async def test_guessed_codes_do_not_flood_the_issuer(sso: House, issuer: LocalIssuer, page: httpx.AsyncClient) -> None:
+    sso.reception.wrong_tokens = WrongTokens(30)
+    state = httpx.URL((await page.get("/api/v1/login")).headers["location"]).params["state"]
+    cookie = {"cookie": f"{STATE_COOKIE}={page.cookies[STATE_COOKIE]}"}
+    back = f"/api/v1/callback?code=guessed&state={state}"
+    async with sso.client(**cookie) as guesser:
+        guesses = [asyncio.create_task(guesser.get(back)) for _ in range(MOST_WAITING)]
+        async with asyncio.timeout(20):
+            while sso.reception.wrong_tokens.count < MOST_WAITING:  # noqa: ASYNC110 - there is no event for this
+                await asyncio.sleep(0)
+        before = issuer.asked.count("/token")
+        assert (await guesser.get(back)).status_code == 429
+        assert issuer.asked.count("/token") == before == MOST_WAITING
+        for guess in guesses:
+            guess.cancel()
+        await asyncio.gather(*guesses, return_exceptions=True)
 
 
 async def test_a_wrong_client_secret_is_told(tmp_path: Path, issuer: LocalIssuer) -> None:

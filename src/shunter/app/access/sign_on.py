@@ -135,6 +135,7 @@ class SignOn:
             raise NoAccess(f"{told}; let the issuer set it, or name another by user-claim in [sign-on.oidc]")
         if self.issuer.user_claim == "email" and claims.get("email_verified") is False:
             raise NoAccess(f"the claim email is {name!r}, and email_verified is false: verify it at the issuer")
+        name = name.strip()
         groups = self._known(name, claim_of(claims, self.issuer.groups_claim), f"claim {self.issuer.groups_claim}")
         return SignedOn(name, groups, int((float(claims["exp"]) + self.issuer.leeway_s) * 1000))
 
