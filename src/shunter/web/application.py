@@ -16,13 +16,13 @@ from starlette.routing import Match
 
 from shunter import __version__
 from shunter.model.service import OrderRefused
-from shunter.web import entrance, ordering, reading
+from shunter.web import entrance, ordering, reading, sign_on_routes
 from shunter.web.guards import Guards
 from shunter.web.page_files import PageFiles
 from shunter.web.problems import MEDIA_TYPE, HttpRefusal, Problem, problem_answer
 from shunter.web.reception import Reception, reception_of, refusal_of
 
-MODULES = (entrance, reading, ordering)
+MODULES = (entrance, sign_on_routes, reading, ordering)
 MOST_ERRORS = 10
 """Errors of a request that are named."""
 _PROBLEM: dict[int | str, dict[str, Any]] = {

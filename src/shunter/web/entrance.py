@@ -31,13 +31,14 @@ class WhoAmI(BaseModel):
 
     name: str = Field(default="", description="The caller's name. Empty: unknown, because no token was shown.")
     role: AccessRole | None = Field(default=None, description="None: the caller may do nothing until a token is shown.")
-    by: str = Field(default="", description="token, session or local.")
+    by: str = Field(default="", description="token, session, oidc, proxy or local.")
     csrf: str = Field(default="", description="The value that a page has to send as X-Shunter-Csrf with every change.")
     expires_ms: int | None = Field(
         default=None,
         description="From then on the caller's token is refused; milliseconds since 1970 UTC. None: never.",
     )
     tokens: bool = Field(description="Whether this service has tokens; a service without tokens is read-only.")
+    sign_on: str = Field(default="", description="What people sign in with at /api/v1/login. Empty: tokens alone.")
     version: str = Field(description="Shunter's version.")
 
 
@@ -50,8 +51,10 @@ class SignIn(BaseModel):
 
 def _who(reception: Reception, caller: Caller | None) -> WhoAmI:
     tokens = reception.identity.asks_for_tokens
+    on = reception.identity.sign_on
+    sign_on = "" if on is None or on.issuer is None else on.issuer.label
     if caller is None:
-        return WhoAmI(tokens=tokens, version=__version__)
+        return WhoAmI(tokens=tokens, sign_on=sign_on, version=__version__)
     person = caller.person
     return WhoAmI(
         name=person.name,
@@ -60,6 +63,7 @@ def _who(reception: Reception, caller: Caller | None) -> WhoAmI:
         csrf=caller.csrf,
         expires_ms=person.expires_ms,
         tokens=tokens,
+        sign_on=sign_on,
         version=__version__,
     )
 

@@ -45,7 +45,12 @@ METRICS = "/metrics"
 site has no token; without tokens such a page could read it, so the name is checked."""
 METHODS = frozenset({"GET", "POST", "DELETE"})
 """Methods that are counted by their names; anybody may invent others."""
-OPEN = frozenset({("GET", "/api/v1/session"), ("POST", "/api/v1/session"), ("GET", "/api/v1/openapi.json")})
+OPEN = frozenset(
+    {
+        ("POST", "/api/v1/session"),
+        *(("GET", f"/api/v1/{name}") for name in ("session", "login", "callback", "openapi.json")),
+    }
+)
 """Requests of the API that need no token."""
 
 
@@ -94,6 +99,8 @@ class Guards:
         reception = reception_of(request)
         send = _with_headers(_counted(send, method, reception), secure=scope["scheme"] == "https")
         try:
+            if request.scope["path"].startswith(("/api/", METRICS)):
+                await reception.identity.recognize(request)
             most = self._judge(request, reception)
         except HttpRefusal as refusal:
             await (await reception.refused(request, refusal))(scope, receive, send)

@@ -13,7 +13,9 @@ from starlette.responses import Response
 
 from shunter.app.access.access_tokens import AccessRole, Person, Tokens, digest_of
 from shunter.app.access.page_sessions import SESSION_SECONDS, PageSessions
+from shunter.app.access.sign_on import IssuerSilent, NoAccess, SignedOn, SignOn, SignOnRefused
 from shunter.errors import FormatError
+from shunter.model.security.access import PageSession
 from shunter.web.problems import HttpRefusal
 
 COOKIE = "shunter-session"
@@ -29,7 +31,7 @@ class Caller:
 
     person: Person
     by: str
-    """`token`, `session`, `socket`, or `local` (no token was shown, because the service has none)."""
+    """`token`, `session`, `oidc` (a token of the issuer), `proxy`, `socket`, or `local` (the service has no tokens)."""
     csrf: str = ""
 
 
@@ -42,10 +44,13 @@ LOCAL_READER = Caller(Person("local", AccessRole.READ), "local")
 class Identity:
     """Finds out which person makes a request, and refuses requests without a valid token."""
 
-    def __init__(self, tokens: Tokens | None, sessions: PageSessions) -> None:
+    def __init__(self, tokens: Tokens | None, sessions: PageSessions, sign_on: SignOn | None = None) -> None:
         """`tokens` None: every caller that reaches the service may read, and no caller may change anything."""
         self._tokens = tokens
         self.sessions = sessions
+        self.sign_on = sign_on
+        self._secret = secrets.token_urlsafe(32)
+        """For the CSRF values of people whom a proxy names: they have no cookie of ours."""
 
     @property
     def tokens(self) -> Tokens | None:
@@ -56,6 +61,17 @@ class Identity:
     def asks_for_tokens(self) -> bool:
         """Whether a request has to show a token."""
         return self._tokens is not None
+
+    async def recognize(self, request: Request) -> None:
+        """Judge a token of the issuer, if the request shows one, for `caller`: its key may have to be fetched."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        on = self.sign_on
+        if on is None or on.issuer is None or scheme.lower() != "bearer" or token.count(".") != 2:
+            return
+        try:
+            request.state.signed_on = await on.by_token(token.strip())
+        except SignOnRefused as error:
+            request.state.signed_on = refusal_of_sign_on(error)
 
     def caller(self, request: Request) -> Caller:
         """The caller of a request.
@@ -72,6 +88,8 @@ class Identity:
             return Caller(Person(user, AccessRole.ADMINISTER), AT_SOCKET)
         if self._tokens is None:
             return LOCAL_READER
+        if self.sign_on is not None and (signed_on := self._signed_on(request, self.sign_on)):
+            return signed_on
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme:
             if scheme.lower() != "bearer":
@@ -84,7 +102,40 @@ class Identity:
         csrf = csrf_of(name)
         if request.method not in SAFE_METHODS:
             _check_same_site(request, csrf)
-        return Caller(self.judge(session.token), "session", csrf)
+        return Caller(self._of_session(session), "session", csrf)
+
+    def _signed_on(self, request: Request, sign_on: SignOn) -> Caller | None:
+        """The caller whom a trusted proxy names, or who shows a token of the issuer; None: neither."""
+        try:
+            person = sign_on.by_headers(_far_end(request), request.headers.getlist)
+        except SignOnRefused as error:
+            raise refusal_of_sign_on(error) from None
+        if person is not None:
+            csrf = csrf_of(f"{self._secret} {person.name}")
+            if request.method not in SAFE_METHODS:
+                _check_same_site(request, csrf)  # The browser shows its cookie of the proxy with requests of any site.
+            return Caller(person, "proxy", csrf)
+        found = getattr(request.state, "signed_on", None)
+        if isinstance(found, HttpRefusal):
+            raise found
+        if found is not None and not sign_on.lives(found):
+            raise _unknown("this token of the issuer has expired: get a new one")
+        return None if found is None else Caller(found, "oidc")
+
+    def _of_session(self, session: PageSession) -> Person:
+        if session.token:
+            return self.judge(session.token)
+        person = None if self.sign_on is None else self.sign_on.person(session.name, session.groups)
+        if person is None:
+            told = f"{session.name} has no access any more: no group of this session has a role: sign in again"
+            raise _unknown(told, "token-needed")
+        return person
+
+    def begin_session(self, found: SignedOn) -> tuple[str, Caller]:
+        """Begin a session for a person whom the issuer named; returns its id, for the cookie, and the caller."""
+        name = secrets.token_urlsafe(32)
+        session = self.sessions.begin_for(name, found.name, found.groups, found.ends_ms)
+        return name, Caller(self._of_session(session), "session", csrf_of(name))
 
     def sign_in(self, secret: str) -> tuple[str, Caller]:
         """Begin a session for the person with this token; returns its id, for the cookie, and the caller.
@@ -153,6 +204,22 @@ def same_origin(request: Request) -> bool:
     """Whether a request comes from this service's own page. Browsers send Origin with requests that may change data."""
     origin = request.headers.get("origin")
     return origin is not None and urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+
+
+def refusal_of_sign_on(error: SignOnRefused) -> HttpRefusal:
+    """The HTTP answer for a refusal of single sign-on."""
+    if isinstance(error, IssuerSilent):
+        return HttpRefusal(HTTPStatus.SERVICE_UNAVAILABLE, "issuer-silent", str(error), {"retry-after": "10"})
+    if isinstance(error, NoAccess):
+        return HttpRefusal(HTTPStatus.FORBIDDEN, "no-access", str(error))
+    return _unknown(str(error))
+
+
+def _far_end(request: Request) -> str:
+    """The address at the other end of the connection. uvicorn changes `request.client` by X-Forwarded-For."""
+    connection = getattr(request.state, "connection", lambda: None)()
+    client = request.client if connection is None else connection.client
+    return client[0] if client is not None else ""
 
 
 def _check_same_site(request: Request, csrf: str) -> None:

@@ -18,8 +18,10 @@ from fastapi import FastAPI
 from shunter.app.access.access_tokens import Tokens
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.access.page_sessions import PageSessions
+from shunter.app.access.sign_on import SignOn
 from shunter.app.service.front import Front
 from shunter.errors import DriverError, SettingsError
+from shunter.model.security.access import SignOnRules
 from shunter.model.security.loopback import is_loopback
 from shunter.web.application import make_application
 from shunter.web.feed import feed
@@ -79,7 +81,12 @@ def check_options(options: WebOptions) -> None:
 
 @asynccontextmanager
 async def serving(
-    front: Front, options: WebOptions | None, audit: AuditLog | None = None, *, door: Path | None = None
+    front: Front,
+    options: WebOptions | None,
+    audit: AuditLog | None = None,
+    *,
+    door: Path | None = None,
+    sign_on: SignOnRules | None = None,
 ) -> AsyncIterator[str]:
     """Serve while the block runs; yields the address of the page, "" without a port.
 
@@ -90,6 +97,7 @@ async def serving(
         options: The port; None: no port is opened.
         audit: Gets every order.
         door: The path of the UNIX socket; None: there is none.
+        sign_on: Who comes in besides those who have tokens.
 
     Raises:
         SettingsError: see `check_options`; or the certificate or its key can't be used.
@@ -98,9 +106,16 @@ async def serving(
     """
     at = options or WebOptions()
     check_options(at)
+    if options is not None and sign_on is not None and at.tokens is None:
+        raise SettingsError(
+            "[sign-on] in the policy file, and no --tokens: give --tokens FILE. A token lets people in while the issuer,"
+            " or the proxy, does not"
+        )
     tokens = None if at.tokens is None else Tokens(at.tokens)
     hub = Hub(secrets.token_hex(4))
-    reception = Reception(front, Identity(tokens, PageSessions(at.sessions)), hub, audit or AuditLog(None))
+    on = None if sign_on is None else SignOn(sign_on)
+    identity = Identity(tokens, PageSessions(at.sessions), on)
+    reception = Reception(front, identity, hub, audit or AuditLog(None))
     shown = shown_host(at.host)
     application = make_application(reception, {*LOCAL_HOSTS, shown.lower(), *map(str.lower, at.hosts)})
     async with contextlib.AsyncExitStack() as stack:

@@ -18,7 +18,8 @@ from rpc_world import RawClient, RpcWorld
 from shunter.drivers.listener.gate import ListenerGate
 from shunter.drivers.listener.server import RpcServer, parse_listener
 from shunter.drivers.security.bearer_tokens import BearerTokens, with_tokens
-from shunter.drivers.security.token_validator import ASKED_AGAIN_S, TokenValidator
+from shunter.drivers.security.published_keys import ASKED_AGAIN_S
+from shunter.drivers.security.token_validator import TokenValidator
 from shunter.errors import DriverError
 from shunter.model.security.listeners import (
     BearerLogin,

@@ -43,7 +43,7 @@ class AuditLine:
 
     who: str
     by: str
-    """`token`, `session`, `local` (no token was needed), or `socket` (a user of this host); "": unknown."""
+    """`token`, `session`, `oidc`, `proxy`, `local` (no token was needed), or `socket` (a user of this host); "": unknown."""
     peer: str
     """The address that the request came from."""
     verb: str

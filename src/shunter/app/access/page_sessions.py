@@ -37,7 +37,14 @@ class PageSessions:
 
     def begin(self, name: str, secret: str) -> PageSession:
         """Open a session for a valid token; `name` is the session's id, which has to be unguessable."""
-        made = PageSession(digest_of(name), digest_of(secret), self._now_ms() + SESSION_SECONDS * 1000)
+        return self._add(PageSession(digest_of(name), digest_of(secret), self._now_ms() + SESSION_SECONDS * 1000))
+
+    def begin_for(self, name: str, person: str, groups: tuple[str, ...], ends_ms: int) -> PageSession:
+        """Open a session by single sign-on; it ends at `ends_ms`, or after `SESSION_SECONDS` if that is earlier."""
+        latest = self._now_ms() + SESSION_SECONDS * 1000
+        return self._add(PageSession(digest_of(name), "", min(latest, ends_ms), person, groups))
+
+    def _add(self, made: PageSession) -> PageSession:
         current = self._current(self._open.values())[-(MOST_SESSIONS - 1) :]
         self._open = {each.digest: each for each in (*current, made)}
         self._keep()

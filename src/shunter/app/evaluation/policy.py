@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from shunter.app.access.private_files import tell_readers
 from shunter.app.client_configuration import configuration_of
 from shunter.app.evaluation.policy_form import (
     BalanceForm,
@@ -15,6 +17,7 @@ from shunter.app.evaluation.policy_form import (
     NotifierForm,
     PersonForm,
     PolicyForm,
+    SignOnForm,
     policy_form,
 )
 from shunter.app.executor.session import Target
@@ -27,7 +30,11 @@ from shunter.errors import FormatError, SettingsError
 from shunter.formats.text_files import text_of
 from shunter.model.execution import ExecutionOptions
 from shunter.model.keeper import BalanceRules, Condition, GuardRails, Intents, KeeperPolicy, Mode, Watch
+from shunter.model.security.access import IssuerRules, ProxyRules, SignOnRules
+from shunter.model.security.listeners import Secret
 from shunter.model.service import TOKEN, USER, IntentKind, KeptIntent, Notifier, NotifierKind
+
+CLIENT_SECRET = "SHUNTER_OIDC_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ class ServiceFile:
     notify: tuple[Notifier, ...] = ()
     address: str = ""
     """Where others reach this service; "": it does not say so."""
+    sign_on: SignOnRules | None = None
+    """Single sign-on; None: only tokens."""
 
 
 def read_policies(path: Path) -> tuple[KeptCluster, ...]:
@@ -117,6 +126,7 @@ def read_service_file(path: Path) -> ServiceFile:
         60.0 * service.snapshot_minutes,
         tuple(_notifier(path, each) for each in form.notify),
         service.address or "",
+        None if form.sign_on is None else _sign_on(path, form.sign_on, service.address or ""),
     )
 
 
@@ -137,6 +147,47 @@ def _notifier(path: Path, form: NotifierForm) -> Notifier:
         )
     told = (NotifierKind(form.kind), form.url or "", form.command or (), form.events, form.digest_minutes)
     return Notifier(*told, tuple(form.headers.items()), signed_by)
+
+
+def _sign_on(path: Path, form: SignOnForm, address: str) -> SignOnRules:
+    proxy = None
+    if form.proxy is not None:
+        proxy = ProxyRules(form.proxy.source, form.proxy.user_header, form.proxy.groups_header)
+    if form.oidc is None:
+        return SignOnRules(form.roles, None, proxy)
+    oidc, ca_file = form.oidc, _beside(path, form.oidc.ca_file)
+    issuer = IssuerRules(
+        oidc.issuer,
+        oidc.client_id,
+        address,
+        client_secret=_client_secret(path, _beside(path, oidc.client_secret_file)),
+        scopes=oidc.scopes,
+        audience=oidc.audience or "",
+        groups_claim=oidc.groups_claim,
+        user_claim=oidc.user_claim,
+        ca_file=None if ca_file is None else str(ca_file),
+        leeway_s=oidc.leeway_seconds,
+        session_s=None if oidc.session_minutes is None else 60 * oidc.session_minutes,
+        label=oidc.label,
+    )
+    return SignOnRules(form.roles, issuer, proxy)
+
+
+def _client_secret(path: Path, file: Path | None) -> Secret | None:
+    if file is None:
+        told = os.environ.get(CLIENT_SECRET, "")
+        return Secret(told) if told else None
+    try:
+        told = text_of(file.read_bytes()).strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise FormatError(str(file), f"can't be read: {why}") from error
+    tell_readers(file)
+    if not told:
+        raise SettingsError(
+            f"{path}: [sign-on.oidc] client-secret-file = {str(file)!r}: the file is empty: write the secret into it"
+        )
+    return Secret(told)
 
 
 def _people(where: str, forms: Mapping[str, PersonForm]) -> dict[str, str]:

@@ -28,12 +28,16 @@ from shunter.app.evaluation.policy_values import (
     Copies,
     Days,
     Event,
+    HeaderName,
+    Issuer,
     KeptWindow,
     Kind,
     Natural,
+    Network,
     Percent,
     Positive,
     Rate,
+    Role,
     ServiceMode,
     Size,
     Text,
@@ -394,6 +398,62 @@ class NotifierForm(Form):
         return self
 
 
+class IssuerForm(Form):
+    """An OpenID Connect issuer, where people sign in."""
+
+    issuer: Issuer = Field(description="Its address; /.well-known/openid-configuration is below it.")
+    client_id: Text = Field(description="The name of this service there.")
+    client_secret_file: Text | None = Field(
+        default=None,
+        description="A file with the secret, beside this file. Else SHUNTER_OIDC_CLIENT_SECRET; none: a public client.",
+    )
+    scopes: Texts = Field(default=("openid", "profile", "email"), description="What is asked for.")
+    audience: Text | None = Field(default=None, description="In aud of programs' tokens.  Default: the client id.")
+    groups_claim: Text = Field(default="groups", description="The claim with groups or roles, as realm_access.roles.")
+    user_claim: Text = Field(default="preferred_username", description="The claim with the person's name.")
+    ca_file: Text | None = Field(default=None, description="PEM file with its authorities; else the system's.")
+    leeway_seconds: Natural = Field(default=30, le=300, description="Clocks may differ by so much.")
+    session_minutes: Positive | None = Field(
+        default=None, description="So long a session lasts, 12 hours at the most.  Default: as its ID token."
+    )
+    label: Text = Field(default="single sign-on", description="The page says: Sign in with LABEL.")
+
+    @field_validator("scopes")
+    @classmethod
+    def _of_openid(cls, scopes: tuple[str, ...]) -> tuple[str, ...]:
+        if "openid" not in scopes:
+            raise Wrong(f" = {list(scopes)!r}: openid is wanted among them, or the issuer makes no ID token")
+        return scopes
+
+
+class ProxyForm(Form):
+    """A proxy that says by headers who asks."""
+
+    source: Annotated[tuple[Network, ...], BeforeValidator(listed)] = Field(
+        alias="from",
+        min_length=1,
+        description="Addresses or networks of the proxy; headers from elsewhere are ignored.",
+    )
+    user_header: HeaderName = Field(default="X-Forwarded-User", description="The header with the person's name.")
+    groups_header: HeaderName = Field(default="X-Forwarded-Groups", description="With groups, and commas between.")
+
+
+class SignOnForm(Form):
+    """Who comes in besides those who have tokens."""
+
+    roles: Annotated[dict[str, Role], BeforeValidator(tabled)] = Field(
+        min_length=1, description="What a group may do: read, operate or administer. Others have no access."
+    )
+    oidc: IssuerForm | None = Field(default=None, description="An OpenID Connect issuer.")
+    proxy: ProxyForm | None = Field(default=None, description="A proxy that signs people on.")
+
+    @model_validator(mode="after")
+    def _by_something(self) -> Self:
+        if self.oidc is None and self.proxy is None:
+            raise Wrong(": who signs people on is missing: write [sign-on.oidc] or [sign-on.proxy]")
+        return self
+
+
 class PolicyForm(Form):
     """The policy file of `shunter serve`."""
 
@@ -407,6 +467,14 @@ class PolicyForm(Form):
         default={}, description="Whose tokens and UNIX users these are: nobody approves twice."
     )
     notify: Annotated[tuple[NotifierForm, ...], BeforeValidator(listed)] = Field(default=(), description="Receivers.")
+    sign_on: SignOnForm | None = Field(default=None, description="Single sign-on for the page and the API.")
+
+    @model_validator(mode="after")
+    def _returns_somewhere(self) -> Self:
+        if self.sign_on is not None and self.sign_on.oidc is not None and self.service.address is None:
+            told = " is missing: the issuer sends people back there: write address, as https://keeper.example"
+            raise Wrong(f".address{told}", "service")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -438,6 +506,8 @@ def policy_form(where: str, document: Mapping[str, Any]) -> PolicyForm:
         first = error.errors()[0]
         wrong = first.get("ctx", {}).get("error")
         loc = [each for each in first["loc"] if each != "[key]"]
+        if first["type"] == "missing":
+            raise SettingsError(f"{place(where, loc)} is missing, and has no default: write it") from None
         if not isinstance(wrong, Wrong):
             raise SettingsError(f"{place(where, loc)} = {first['input']!r}: {first['msg']}") from error
         raise SettingsError(place(where, [*loc, *([wrong.key] if wrong.key else [])]) + wrong.tail) from None
@@ -451,6 +521,8 @@ def place(where: str, loc: Sequence[int | str]) -> str:
     head = table
     if rest and table == "cluster":
         head = f"[cluster.{rest.pop(0)}]"
+    elif rest and table == "sign-on" and isinstance(rest[0], str):
+        head = f"[sign-on.{rest.pop(0)}]"
     elif rest and table == "notify":
         head = f"[[notify]] {int(rest.pop(0)) + 1}"
     elif rest:

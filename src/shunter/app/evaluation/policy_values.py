@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from shunter.app.profiles import meant
+from shunter.drivers.host.http_client import is_open_to_others
 from shunter.model.limits import WRITTEN, Window, bound_trouble, rate_trouble, read_window
+from shunter.model.security.access import AccessRole
 from shunter.model.service import INFORMED, NOTIFIED, NotifierKind
 
 MOST_NUMBER = 2**31 - 1
@@ -188,6 +191,32 @@ KeptWindow = Annotated[
         {"type": "string", "pattern": f"^{WRITTEN.pattern.replace('?P<days>', '').replace('?P<zone>', '')}$"}
     ),
 ]
+
+
+def _issuer(value: Any) -> str:
+    url = str(_url(value))
+    if is_open_to_others(url):
+        raise Wrong(f" = {value!r}: what an issuer says must not be changed on the way: https:// is wanted")
+    return url
+
+
+def _network(value: Any) -> IPv4Network | IPv6Network:
+    try:
+        network = ip_network(_text(value))
+    except ValueError as error:
+        raise Wrong(f": {error}: write an address or a network, as 10.0.0.5 or 10.1.0.0/16") from None
+    if not network.prefixlen:
+        raise Wrong(f": {value!r} is every address, and anybody could write the headers: name the proxies alone")
+    return network
+
+
+def _header(value: Any) -> str:
+    if re.fullmatch(r"[A-Za-z0-9-]+", _text(value)) is None:
+        raise Wrong(f" = {value!r}: a header's name is wanted, as X-Forwarded-User")
+    return str(value)
+
+
+_ROLES = tuple(each.value for each in AccessRole)
 Address = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 Controller = Annotated[
     str, BeforeValidator(_metrics_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})
@@ -197,6 +226,14 @@ Kind = Annotated[
     str,
     BeforeValidator(one_of(*(each.value for each in NotifierKind))),
     WithJsonSchema({"enum": [each.value for each in NotifierKind]}),
+]
+Issuer = Annotated[str, BeforeValidator(_issuer), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network), WithJsonSchema({"type": "string"})]
+HeaderName = Annotated[str, BeforeValidator(_header), WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9-]+$"})]
+Role = Annotated[
+    AccessRole,
+    BeforeValidator(lambda value: AccessRole(one_of(*_ROLES)(value))),
+    WithJsonSchema({"enum": [*_ROLES]}),
 ]
 _MODES = ("keep", "drive", "observe")
 ServiceMode = Annotated[str, BeforeValidator(one_of(*_MODES)), WithJsonSchema({"enum": [*_MODES]})]

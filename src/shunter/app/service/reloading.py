@@ -141,13 +141,14 @@ def needs_restart(before: ServiceFile, now: ServiceFile) -> Iterator[str]:
         yield "the clusters are in another order, which needs a restart of the service"
     if [each.model for each in before.clusters] != [each.model for each in now.clusters] and list(old) == list(new):
         yield "lake or model-hours changed, which needs a restart of the service"
-    for what in ("snapshots", "snapshot_every_s", "notify", "address"):
+    for what in ("snapshots", "snapshot_every_s", "notify", "address", "sign_on"):
         if getattr(before, what) != getattr(now, what):
             named = {
                 "snapshots": "snapshots",
                 "snapshot_every_s": "snapshot-minutes",
                 "notify": "[[notify]]",
                 "address": "address",
+                "sign_on": "[sign-on]",
             }[what]
             yield f"{named} changed, which needs a restart of the service"
 

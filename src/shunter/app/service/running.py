@@ -19,13 +19,14 @@ from shunter.app.service.reloading import PolicyFile
 from shunter.app.service.service import open_service, take_seat
 from shunter.drivers.host.file_limits import make_room
 from shunter.drivers.host.task_groups import run_together
+from shunter.model.security.access import SignOnRules
 
 STOP_WITHIN_S = 20.0
 """A service that was told to end gives its leases back, which takes a cluster that answers. After this it just ends:
 leases lapse by themselves, and whatever counts is durable already. Kubernetes kills after 30 s."""
 FILES = 2_000
 """Files that HTTP may need; the limit on open files is raised for them."""
-Door = Callable[[Front, AuditLog], AbstractAsyncContextManager[None]]
+Door = Callable[[Front, AuditLog, SignOnRules | None], AbstractAsyncContextManager[None]]
 """Opens the way to the front: HTTP."""
 
 
@@ -92,7 +93,7 @@ async def _serve(
     """Serve until `leaving` is done."""
     async with contextlib.AsyncExitStack() as opened:
         service, front = await opened.enter_async_context(open_service(policy.file, folder))
-        await opened.enter_async_context(door(front, audit))
+        await opened.enter_async_context(door(front, audit, policy.file.sign_on))
         if service.records.trouble:
             say(service.records.trouble)
         say(f"serves {', '.join(service.keepers)} from {folder}")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from shunter.app.access.audit_log import AuditLog
     from shunter.app.service.front import Front
     from shunter.app.service.running import Door
+    from shunter.model.security.access import SignOnRules
     from shunter.web.server import WebOptions
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
@@ -73,10 +74,10 @@ def open_door(door: Path, options: WebOptions | None, say: Callable[[str], None]
     """Serve the HTTP API at the UNIX socket `door`, and with `options` the page and the API at a port."""
 
     @contextlib.asynccontextmanager
-    async def opened(front: Front, audit: AuditLog) -> AsyncIterator[None]:
+    async def opened(front: Front, audit: AuditLog, sign_on: SignOnRules | None) -> AsyncIterator[None]:
         from shunter.web.server import serving  # noqa: PLC0415 - as above
 
-        async with serving(front, options, audit, door=door) as address:
+        async with serving(front, options, audit, door=door, sign_on=sign_on) as address:
             if address:
                 say(f"the page is at {address}")
             yield

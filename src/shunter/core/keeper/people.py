@@ -1,6 +1,6 @@
 """How many people approved a proposal: one person counts once, by whatever token or UNIX account.
 
-A token belongs to the person whom it names. A UNIX account may be shared, or be a person's second name, so it is a
+A token, or a name by single sign-on, belongs to the person whom it names. A UNIX account may be shared, or be a person's second name, so it is a
 person only if the policy file says whose it is.
 """
 
@@ -13,8 +13,13 @@ from shunter.model.service import TOKEN, Vote
 
 
 def person_of(vote: Vote, people: Mapping[str, str]) -> str | None:
-    """The person who gave a vote; None: it is not known. `people`: person by `token NAME` or `user NAME`."""
-    return people.get(account_of(vote), vote.who if vote.by == TOKEN else None)
+    """The person who gave a vote; None: it is not known. `people`: person by `token NAME` or `user NAME`.
+
+    Case does not matter: some directories let Anna sign on as ANNA, too, and that must not make two people of her.
+    """
+    known = {account.casefold(): person for account, person in people.items()}
+    found = known.get(account_of(vote).casefold(), vote.who if vote.by == TOKEN else None)
+    return None if found is None else found.casefold()
 
 
 def account_of(vote: Vote) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import socket
 import ssl
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -38,6 +40,7 @@ def ask_http(
     within_s: float,
     most_bytes: int | None = None,
     ca_file: Path | None = None,
+    deadline_s: float | None = None,
 ) -> HttpAnswer:
     """Send a request and read the answer. Blocks.
 
@@ -48,6 +51,7 @@ def ask_http(
         within_s: Bound for the connection, and for each read.
         most_bytes: How much of the body is read; None: all.
         ca_file: PEM file with the CA certificates for an https URL; None: the system's.
+        deadline_s: Bound from the connection to the last byte, because a server may send one byte after another.
 
     Raises:
         DriverError: there is no answer. It is retriable, unless the URL or a header can't be sent at all, or the socket
@@ -57,10 +61,11 @@ def ask_http(
     try:
         connection = _SocketConnection(url, within_s) if isinstance(url, Path) else _connection(url, within_s, ca_file)
         try:
-            target = request.target or _target(str(url))
-            connection.request(request.method, target, request.body, dict(request.headers))
-            answered = connection.getresponse()
-            return HttpAnswer(answered.status, answered.read(most_bytes))
+            with _hanging_up(connection, deadline_s):
+                target = request.target or _target(str(url))
+                connection.request(request.method, target, request.body, dict(request.headers))
+                answered = connection.getresponse()
+                return HttpAnswer(answered.status, answered.read(most_bytes))
         finally:
             connection.close()
     except (OSError, ValueError, http.client.HTTPException) as error:
@@ -68,6 +73,37 @@ def ask_http(
         reason = f": {error}" if isinstance(error, OSError) and str(error) else ""
         retriable = isinstance(error, OSError | http.client.HTTPException)
         raise DriverError(f"{place}: {type(error).__name__}{reason}", retriable=retriable) from None
+
+
+@contextlib.contextmanager
+def _hanging_up(connection: http.client.HTTPConnection, deadline_s: float | None) -> Iterator[None]:
+    """End a connection at a deadline, whoever reads from it in the block."""
+    if deadline_s is None:
+        yield
+        return
+    connection.connect()
+    link = connection.sock
+    late = threading.Event()
+
+    def hang_up() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            # Not the method of an SSL socket: that one would go on without TLS, and read what anybody sends.
+            socket.socket.shutdown(link, socket.SHUT_RDWR)
+
+    timer = threading.Timer(deadline_s, hang_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        if late.is_set():
+            raise TimeoutError(f"no whole answer within {deadline_s:g} s") from error
+        raise
+    finally:
+        timer.cancel()
+    if late.is_set():  # What was read may be a part of the answer.
+        raise TimeoutError(f"no whole answer within {deadline_s:g} s")
 
 
 def is_http_url(url: str) -> bool:

@@ -121,7 +121,7 @@ def _from_endpoint(source: ClientCredentials, now: float) -> tuple[str, float]:
     status, answer = _posted(source)
     if status != http.client.OK:
         raise DriverError(
-            f"no token: {shown(source.endpoint)} answers {status}{_error_in(answer)}",
+            f"no token: {shown(source.endpoint)} answers {status}{error_in(answer)}",
             retriable=status >= http.client.INTERNAL_SERVER_ERROR or status == http.client.TOO_MANY_REQUESTS,
         )
     try:
@@ -135,7 +135,7 @@ def _from_endpoint(source: ClientCredentials, now: float) -> tuple[str, float]:
     return token, max(0.0, lives_s)
 
 
-def _error_in(answer: bytes) -> str:
+def error_in(answer: bytes) -> str:
     """Quote an answer's error if RFC 6749 defines it. Nothing else of an answer is shown, because it may be secret."""
     try:
         error = orjson.loads(answer)["error"]

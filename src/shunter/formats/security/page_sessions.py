@@ -14,7 +14,9 @@ VERSION = 1
 
 def encode_sessions(sessions: Iterable[PageSession]) -> bytes:
     """Write sessions, the oldest first."""
-    rows = [[each.digest, each.token, each.ends_ms] for each in sessions]
+    rows = [
+        [each.digest, each.token, each.ends_ms, *((each.name, each.groups) if each.name else ())] for each in sessions
+    ]
     return orjson.dumps({"version": VERSION, "sessions": rows}, option=orjson.OPT_APPEND_NEWLINE)
 
 
@@ -33,7 +35,10 @@ def decode_sessions(raw: bytes, place: str) -> tuple[PageSession, ...]:
         raise FormatError(place, f"is no file of sessions: {error!r}") from error
 
 
-def _session(digest: object, token: object, ends_ms: object) -> PageSession:
+def _session(digest: object, token: object, ends_ms: object, name: object = "", groups: object = ()) -> PageSession:
+    """A row; those of single sign-on have a name and groups."""
     if not (isinstance(digest, str) and isinstance(token, str) and isinstance(ends_ms, int)):
         raise TypeError("two digests and a time are wanted")
-    return PageSession(digest, token, ends_ms)
+    if not (isinstance(name, str) and isinstance(groups, list | tuple) and bool(token) != bool(name)):
+        raise TypeError("a token's digest or a name is wanted")
+    return PageSession(digest, token, ends_ms, name, tuple(map(str, groups)))

@@ -1,7 +1,7 @@
 // The frame around every page: navigation, the state of the connection, the signed-in person, the kill switch.
 import { Component, html, render, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import {
-  connection, decoded, forget, go, loadSession, notes, place, session, signIn, signInFromAddress, signOut, startEvents, useFleet, useWatched,
+  connection, decoded, forget, go, loadSession, notes, place, session, returned, signIn, signInAtIssuer, signInFromAddress, signOut, startEvents, useFleet, useWatched,
 } from "./store.js";
 import { Empty, Link, Loading, Moment, Said, apart } from "./parts.js";
 import { KillSwitch } from "./kill.js";
@@ -90,7 +90,7 @@ function Header({ who, name, fleet }) {
 const Unencrypted = () => !isSecureContext && html`<p class="banner bad" role="alert"><strong>This connection is not encrypted.</strong>
   Anybody on the way can read the token and use it. Open this page by https, or on the host of the service.</p>`;
 
-function SignIn({ why, refused = "" }) {
+function SignIn({ why, refused = "", signOn = "" }) {
   const [problem, setProblem] = useState(refused && `The token in the address was refused: ${refused}`);
   const field = useRef(null);
   const submit = async (event) => {
@@ -98,12 +98,13 @@ function SignIn({ why, refused = "" }) {
     try { await signIn(field.current.value.trim()); } catch (error) { setProblem(error.message); }
   };
   return html`<main id="main" class="narrow" tabindex="-1"><section class="panel"><h1>Sign in</h1>
-    <p>This service needs a token. Its operator makes one with <code>shunter token add NAME --tokens FILE</code>.</p>
+    ${signOn ? html`<p>Without an account there, use a token.</p>` : html`<p>This service needs a token. Its operator makes one with <code>shunter token add NAME --tokens FILE</code>.</p>`}
     <${Unencrypted} />
+    ${signOn && html`<div class="actions"><button type="button" class="primary" onClick=${signInAtIssuer}>Sign in with ${signOn}</button></div>`}
     ${why && html`<p class="banner watch" role="status">You were signed out: ${why}.</p>`}
-    <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus /></label>
+    <form onSubmit=${submit}><label class="field">Token <input ref=${field} type="password" autocomplete="off" spellcheck="false" required autofocus=${!signOn} /></label>
       ${problem && html`<p class="banner bad" role="alert"><${Said} text=${problem} /></p>`}
-      <div class="actions"><button class="primary">Sign in</button></div></form></section></main>`;
+      <div class="actions"><button class=${signOn ? "" : "primary"}>Sign in${signOn && " with a token"}</button></div></form></section></main>`;
 }
 
 const Notes = () => html`<div class="notes" role="status" aria-live="polite">${useWatched(notes).map((each) => html`<p key=${each.id} class=${each.kind}>
@@ -159,14 +160,14 @@ function App() {
   useEffect(() => {
     const token = new URLSearchParams(location.hash.slice(1)).get("token");
     if (token) history.replaceState(null, "", location.pathname + location.search);
-    loadSession().then(() => token && signInFromAddress(token)).catch(setProblem);
+    loadSession().then(() => (token ? signInFromAddress(token) : returned())).catch(setProblem);
   }, []);
   if (!who) return problem
-    ? html`<main id="main"><div class="state bad" role="alert"><strong>The service does not answer.</strong><p>${problem.message}</p>
+    ? html`<main id="main"><div class="state bad" role="alert"><strong>${problem.status === 403 ? "You have no access." : "The service does not answer."}</strong><p>${problem.message}</p>
         <button class="primary" onClick=${() => location.reload()}>Try again</button></div></main>`
     : html`<main id="main"><${Loading} what="who you are" /></main>`;
   return html`<a class="skip" href="#main">To the content</a>
-    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} why=${who.why} refused=${who.refused} key=${who.refused} />`}<${Notes} />`;
+    ${who.role ? html`<${Inside} who=${who} />` : html`<${Header} who=${who} fleet=${{}} /><${SignIn} signOn=${who.sign_on} why=${who.why} refused=${who.refused} key=${who.refused} />`}<${Notes} />`;
 }
 
 const box = document.getElementById("page");

@@ -118,6 +118,18 @@ export async function signInFromAddress(token) {
     else session.set({ ...before, refused: problem.message });
   }
 }
+// The issuer's page sends people back to the root, where `returned` brings them to the view that they came from.
+export function signInAtIssuer() {
+  try { sessionStorage.setItem("shunter-return", here().pathname + location.search); } catch { /* Then it is the root. */ }
+  location.assign(href("/api/v1/login"));
+}
+export function returned() {
+  try {
+    const path = sessionStorage.getItem("shunter-return");
+    sessionStorage.removeItem("shunter-return");
+    if (path && session.get()?.role) go(path);
+  } catch { /* Storage is forbidden. */ }
+}
 export async function signIn(token) { session.set(await change("POST", "/session", { token })); }
 export async function signOut() { await change("DELETE", "/session"); session.set({ ...session.get(), role: null, why: "" }); await loadSession(); }
 

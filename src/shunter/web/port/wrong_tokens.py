@@ -29,9 +29,7 @@ class WrongTokens:
             HttpRefusal: too many answers to this address wait already.
         """
         self.count += 1
-        if self._waiting[address] >= MOST_WAITING:
-            told = f"{MOST_WAITING} wrong tokens from this address wait for their answer: try again in a few seconds"
-            raise HttpRefusal(HTTPStatus.TOO_MANY_REQUESTS, "too-many-wrong-tokens", told, {"retry-after": "5"})
+        self.check(address)
         self._waiting[address] += 1
         try:
             await asyncio.sleep(self._delay_seconds)
@@ -39,3 +37,13 @@ class WrongTokens:
             self._waiting[address] -= 1
             if not self._waiting[address]:
                 del self._waiting[address]
+
+    def check(self, address: str) -> None:
+        """Refuse an address that has too many wrong tokens waiting.
+
+        Raises:
+            HttpRefusal: it has.
+        """
+        if self._waiting[address] >= MOST_WAITING:
+            told = f"{MOST_WAITING} wrong tokens from this address wait for their answer: try again in a few seconds"
+            raise HttpRefusal(HTTPStatus.TOO_MANY_REQUESTS, "too-many-wrong-tokens", told, {"retry-after": "5"})

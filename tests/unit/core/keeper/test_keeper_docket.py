@@ -253,6 +253,7 @@ PEOPLE = {"token anna-ci": "anna", "user anna": "anna", "user root": "ben", "tok
         (["token anna", "user kafka"], 1, "it is not known whether user kafka is another person than token anna"),
         (["user kafka", "user y"], 1, "it is not known whether user kafka is another person than user y"),
         (["user kafka", "token anna", "token ben"], 2, "another person than token anna, token ben: say whose it is"),
+        (["token Anna", "token ANNA-CI", "token anna"], 1, ""),
         ([], 0, ""),
     ],
 )
