@@ -329,9 +329,17 @@ def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
                 yield Finding(Level.WARNING, "partitions", told, advice)
 
 
-_UNCLEAN = "; if that can't be done, `kafka-leader-election --election-type UNCLEAN` takes another replica, and loses what that one lacks"
+_UNCLEAN = (
+    "; if that can't be done, `kafka-leader-election --election-type UNCLEAN` takes {}, the first live replica, and loses "
+    "what that one lacks"
+)
+_MOVES_FIRST = "; stop the move before (`shunter stop`): it may drop replicas that have more"
 _EMPTY = (
     "; no UNCLEAN election: the live replica is one that a move adds, so it may be empty, and all records would be lost"
+)
+_NEW_FIRST = (
+    "; no UNCLEAN election while the move runs: it would take {}, the first live replica, which the move adds and which may "
+    "lack nearly all records; `shunter stop` first"
 )
 _NOBODY = "; no other replica is up, so an UNCLEAN election would elect nobody"
 
@@ -360,8 +368,10 @@ def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Findin
         needed = {broker for _tp, brokers in found for broker in brokers}
         ways = _ways_up(seen, needed)
         each = "it is" if len(needed) == 1 else "each is"
+        strikes = "; who ended by a kill is struck off at its start" if "ELR" in kind else ""
+        strikes += ", so restart by SIGTERM who is up" if strikes and needed & _up(seen) else ""
         known = (
-            f"{' and '.join(ways)}: {each} {kind}"
+            f"{' and '.join(ways)}: {each} {kind}{strikes}"
             if kind
             else "start what is down: no replica is known to have every record"
         )
@@ -378,7 +388,12 @@ def _unclean(seen: CheckUp, tp: TopicPartition, partition: ObservedPartition, ot
     live = {broker.broker for broker in seen.brokers if broker.broker in others}.difference(partition.offline)
     if not live:
         return _NOBODY if old else ""
-    return _EMPTY if live.isdisjoint(old) else _UNCLEAN
+    if live.isdisjoint(old):
+        return _EMPTY
+    first = next(broker for broker in partition.replicas if broker in live)  # Kafka takes the first in this order.
+    if first not in old:
+        return _NEW_FIRST.format(f"broker {first}")
+    return _UNCLEAN.format(f"broker {first}") + (_MOVES_FIRST if tp in seen.ongoing else "")
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:
@@ -395,7 +410,8 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
                 tight[topic.name] = None
             elif settled and each.leader >= 0 and len(each.isr) <= topic.min_isr:
                 worn[topic.name] = None
-                lacking[TopicPartition(topic.name, number)] = set(settled).difference(each.isr)
+                comes = move.adding if (move := seen.ongoing.get(TopicPartition(topic.name, number))) else ()
+                lacking[TopicPartition(topic.name, number)] = set(settled).difference(each.isr, comes)
     raised = "raise their replication, or lower min.insync.replicas"
     kinds = (
         (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),

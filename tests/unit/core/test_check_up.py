@@ -472,7 +472,7 @@ def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
     ("isr", "told", "advice"),
     [
         ((2,), None, "start broker 2: it is in the ISR; if that"),
-        ((), EligibleLeaders((1, 2), (1,)), "start brokers 1, 2: each is an eligible leader (ELR); if that"),
+        ((), EligibleLeaders((1, 2), (1,)), "start brokers 1, 2: each is an eligible leader (ELR); who ended by a kill is struck"),
         ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the failed log dir of broker 3: each is"),
         (
             (),
@@ -501,7 +501,39 @@ def test_where_no_other_replica_is_left_nobody_is_told_to_elect_one() -> None:
     seen = replace(WELL, topics=topic(1, ObservedPartition((2,), (), -1)), eligible={T0: EligibleLeaders((2,))})
     advice = next(each.advice for each in bad(seen) if each.check == "partitions")
     way = "see in the log of broker 2 why no replica there is online (does it start or stop?)"
-    assert advice == f"{way}: it is an eligible leader (ELR)"
+    struck = "who ended by a kill is struck off at its start, so restart by SIGTERM who is up"
+    assert advice == f"{way}: it is an eligible leader (ELR); {struck}"
+
+
+@pytest.mark.parametrize(
+    ("adding", "replicas", "told"),
+    [
+        ((), (1, 4, 2, 5), "UNCLEAN` takes broker 4, the first live replica, and loses what that one lacks"),
+        # An outsider lost 359 records: Kafka took the addition, which stood before a replica with nearly all of them.
+        ((4,), (1, 4, 2, 5), "no UNCLEAN election while the move runs: it would take broker 4, the first live replica"),
+        (
+            (4,),
+            (1, 2, 4, 5),
+            "takes broker 2, the first live replica, and loses what that one lacks; stop the move before",
+        ),
+        ((4, 2), (1, 4, 2, 5), "no UNCLEAN election: the live replica is one that a move adds"),
+    ],
+)
+def test_an_unclean_election_is_not_offered_where_it_would_take_what_a_move_adds(
+    adding: tuple[int, ...], replicas: tuple[int, ...], told: str
+) -> None:
+    """The brokers 1 and 5 are down, and Kafka takes the first live replica in the order of the assignment."""
+    moves = {T0: OngoingReassignment(tuple(b for b in replicas if b != 5), adding, (5,))} if adding else {}
+    part = ObservedPartition(replicas, (), -1)
+    seen = replace(
+        WELL,
+        brokers=tuple(map(broker, (2, 3, 4))),
+        topics=topic(1, part),
+        ongoing=moves,
+        eligible={T0: EligibleLeaders((1, 5))},
+    )
+    (found,) = [each for each in bad(seen) if "no leader" in each.text]
+    assert told in found.advice
 
 
 @pytest.mark.parametrize(

@@ -306,7 +306,7 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
         state.given_back.pop(record.key, None)
         return
     former = state.given_back.get(record.key)
-    ours = throttle.ours
+    ours = throttle.ours - {throttle.before}  # After a pause it had the former value: that is not late.
     if former is not None and abs(entry.at_ms - former.at_ms) <= LATE_MS:
         ours |= former.ours
     state.given_back[record.key] = GivenBack(ours, entry.at_ms)

@@ -538,3 +538,25 @@ def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:
     rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (1, 2, 4)), options=cordoning())
     rig.settle()
     assert rig.asked == [], "broker 1 would be cordoned before the step"
+
+
+def test_after_a_pause_somebodys_lower_rate_is_theirs_again() -> None:
+    """An outsider's find: after pause and resume it counted as the executor's, and `throttles clear` refused to lift it."""
+    yard = Yard({"t": [(1, 2)]})
+    yard.settings[RATE] = "20000"
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(throttle=30_000))
+    until_asked(rig)
+    assert RATE not in rig.core.state.throttles, "it is lower, and stays"
+    rig.command(CommandKind.PAUSE)
+    rig.settle(catching_up=False, rounds=12)
+    assert rig.yard.settings[RATE] == "1024"
+    rig.command(CommandKind.RESUME)
+    rig.settle(catching_up=False, rounds=40)
+    assert rig.yard.settings[RATE] == "20000"
+    assert RATE not in rig.core.state.throttles
+    del rig.yard.settings[RATE]  # As by `shunter throttles clear`.
+    rig.settle(catching_up=False, rounds=120)
+    assert rig.yard.settings[RATE] == "30000", "the executor's rate takes its place"
+    rig.settle()
+    assert RATE not in rig.yard.settings

@@ -339,7 +339,8 @@ def _adapt(
     if chosen is None:
         chosen = throttle.before
     fresh = book.fresh(key, now_ms)
-    if chosen is None or (chosen == throttle.value == throttle.applied and not fresh):
+    given_back = chosen == throttle.before == throttle.applied
+    if chosen is None or (chosen == throttle.value == throttle.applied and not fresh and not given_back):
         return []
     if not fresh:
         unread.append(key)
@@ -351,6 +352,8 @@ def _adapt(
         return left if over is None else [*left, ThrottleRemembered(key, found), ThrottleSet(key, over)]
     if throttle.applied != found:
         throttle.applied = None  # Another tool removed the value since: it is set again.
+    if chosen == throttle.before == throttle.value == found:
+        return _release(key, throttle)  # After a pause somebody's lower rate is theirs again, and they can lift it.
     return [] if chosen == throttle.value else [ThrottleSet(key, chosen)]
 
 
