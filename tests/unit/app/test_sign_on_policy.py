@@ -80,7 +80,7 @@ def test_the_examples_of_the_page(tmp_path: Path, example: str) -> None:
 
 
 def test_the_page_has_every_key_and_every_default() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 3
     rows = dict(re.findall(r"^\| `([a-z-]+)` \| .* \| (.+) \|$", SECTION, re.MULTILINE))
     assert list(rows) == [each.alias for each in IssuerForm.model_fields.values()]
     for field in IssuerForm.model_fields.values():
