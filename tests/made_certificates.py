@@ -50,6 +50,7 @@ def issued(
     """A certificate of an issuer, or of itself; `days` from now to its first and to its last moment."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signer = key if issuer is None else issuer.key
     first, last = (NOW + dt.timedelta(days=each) for each in days)
     builder = (
         x509.CertificateBuilder()
@@ -60,12 +61,20 @@ def issued(
         .not_valid_before(first)
         .not_valid_after(last)
         .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
+    if ca:  # Python 3.13 wants it of an authority.
+        unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+        none = dict.fromkeys((*unused, "decipher_only"), False)
+        builder = builder.add_extension(
+            x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **none), critical=True
+        )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_name(each) for each in names]), critical=False)
     if usage:
         builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
-    return Made(builder.sign(key if issuer is None else issuer.key, hashes.SHA256()), key)
+    return Made(builder.sign(signer, hashes.SHA256()), key)
 
 
 def authority(name: str, *, days: tuple[float, float] = (-9, 99)) -> Made:

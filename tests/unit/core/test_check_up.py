@@ -472,7 +472,11 @@ def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
     ("isr", "told", "advice"),
     [
         ((2,), None, "start broker 2: it is in the ISR; if that"),
-        ((), EligibleLeaders((1, 2), (1,)), "start brokers 1, 2: each is an eligible leader (ELR); who ended by a kill is struck"),
+        (
+            (),
+            EligibleLeaders((1, 2), (1,)),
+            "start brokers 1, 2: each is an eligible leader (ELR); who ended by a kill is struck",
+        ),
         ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the failed log dir of broker 3: each is"),
         (
             (),

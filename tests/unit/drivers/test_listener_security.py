@@ -43,6 +43,16 @@ USERS = {"ann": Secret("a"), "bob": Secret("b")}
 NOW = dt.datetime.now(dt.UTC)
 
 
+def key_usage(*, signs):
+    """Python 3.13 wants it of an authority."""
+    every = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+    none = dict.fromkeys((*every, "decipher_only"), False)
+    return x509.KeyUsage(digital_signature=True, key_cert_sign=signs, crl_sign=signs, **none)
+
+
+SIGNS, USES = key_usage(signs=True), key_usage(signs=False)
+
+
 def certificate(name, issuer=None, *, days=2):
     """Make a key and a certificate in PEM, signed by itself or by an issuer (certificate, key)."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -58,6 +68,9 @@ def certificate(name, issuer=None, *, days=2):
         .not_valid_after(NOW + dt.timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
+        .add_extension(SIGNS if issuer is None else USES, critical=True)
         .sign(signer, hashes.SHA256())
     )
     return built, key

@@ -177,6 +177,8 @@ def test_another_version_is_refused(tmp_path: Path) -> None:
         raw.commit()
     with pytest.raises(StoreDamaged, match="of version 99, and this program understands 1"):
         ServiceStore(tmp_path / "s")
+    held = [each.resolve() for each in Path("/proc/self/fd").iterdir()]
+    assert tmp_path / "s" not in held, "who may not use the file does not keep it open"
 
 
 def test_a_folder_has_one_service_until_it_dies(tmp_path: Path) -> None:

@@ -80,6 +80,25 @@ class SqliteJournal:
         fresh = database is None and _is_new(path)
         try:
             self._connection = _open_file(path) if database is None else database
+        except sqlite3.DatabaseError as error:
+            raise self._refused(error) from error
+        with contextlib.ExitStack() as refused:  # Whoever may not use the file does not keep it open.
+            if database is None:
+                refused.callback(self._connection.close)
+            self._look_at(path, database)
+            refused.pop_all()
+        self._copy = None if database is not None else JournalCopy(path)
+        if fresh:
+            self._rebuild()
+            _sync_folder(path.parent)
+        self._identity = None if database is not None else _identity(path)
+        self._size, self._written_ns = (0, 0) if database is not None else _shape(path)
+        """Size of the file, which never shrinks, and when it was last written. In WAL mode that is seldom: when SQLite
+        copies the write-ahead log into it. After that, the file is read once as another process would read it."""
+
+    def _look_at(self, path: Path, database: sqlite3.Connection | None) -> None:
+        """Make the tables, if there are none, and check the version."""
+        try:
             self._connection.execute("PRAGMA journal_mode=WAL")
             self._connection.execute("PRAGMA synchronous=FULL")
             with whole_batch(self._connection):
@@ -93,14 +112,6 @@ class SqliteJournal:
                 raise self._refused(error) from error
             salvaged = () if database is not None else JournalCopy(path).read()
             raise JournalDamaged(str(path), f"not readable as a journal: {error}", salvaged) from error
-        self._copy = None if database is not None else JournalCopy(path)
-        if fresh:
-            self._rebuild()
-            _sync_folder(path.parent)
-        self._identity = None if database is not None else _identity(path)
-        self._size, self._written_ns = (0, 0) if database is not None else _shape(path)
-        """Size of the file, which never shrinks, and when it was last written. In WAL mode that is seldom: when SQLite
-        copies the write-ahead log into it. After that, the file is read once as another process would read it."""
 
     def _rebuild(self) -> None:
         """Write a new file's entries from the copy: the former file was lost, or moved away because it was damaged."""

@@ -117,9 +117,24 @@ class ServiceSeat:
 
 def _connected(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=5)
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+@contextlib.contextmanager
+def _opening(path: Path) -> Iterator[None]:
+    """Convert SQLite's errors at the opening of a file."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise StoreFailed(f"{path}: can't be opened: {error}", retriable=True) from error
+    except sqlite3.DatabaseError as error:
+        raise StoreDamaged(str(path), f"is no store of the service: {error}") from error
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -142,8 +157,10 @@ class ServiceStore:
             StoreFailed: the file can't be opened.
         """
         self.path = path
-        try:
+        with _opening(path):
             self._connection = _connected(path)
+        with contextlib.ExitStack() as refused, _opening(path):
+            refused.callback(self._connection.close)  # Whoever may not use the file does not keep it open.
             (told,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
             if told != "ok":
                 raise StoreDamaged(str(path), f"is damaged: {told}")
@@ -151,12 +168,9 @@ class ServiceStore:
                 make_tables(self._connection, _SCHEMA)
                 self._connection.execute("INSERT OR IGNORE INTO about VALUES ('version', ?)", (str(VERSION),))
             row = self._connection.execute("SELECT value FROM about WHERE name = 'version'").fetchone()
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise StoreFailed(f"{path}: can't be opened: {error}", retriable=True) from error
-            raise StoreDamaged(str(path), f"is no store of the service: {error}") from error
-        if row[0] != str(VERSION):
-            raise StoreDamaged(str(path), f"is of version {row[0]}, and this program understands {VERSION}")
+            if row[0] != str(VERSION):
+                raise StoreDamaged(str(path), f"is of version {row[0]}, and this program understands {VERSION}")
+            refused.pop_all()
         self._file = _identity(path)
 
     def close(self) -> None:
