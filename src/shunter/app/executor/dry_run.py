@@ -11,6 +11,7 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.capacity import room_on_paper
 from shunter.core.executor.estimates.eta import Forecast, forecast
 from shunter.core.executor.events import PlanSubmitted
+from shunter.core.executor.foresight.hold_ups import told_urgent
 from shunter.core.executor.foresight.stuck import on_paper, told_behind, waits_now
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
@@ -164,6 +165,7 @@ async def dry_run(
     bandwidth = options.bandwidth or options.throttle or state.limit or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
     told, lower = await _throttled_by_others(admin, state)
+    told += told_urgent(state, lower)
     within, learnt = options.log_dir_throttle, state.learnt_rates
     expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower)
     opened = sum(

@@ -8,11 +8,12 @@ from apache_yard import Rig, Yard, planned, until
 from shunter.core.executor.choice import Begin, Waits, choose, undo
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved, TopicsObserved
-from shunter.core.executor.foresight.hold_ups import told_held_up, way_out
+from shunter.core.executor.foresight.hold_ups import told_held_up, told_urgent, way_out
 from shunter.core.executor.foresight.stuck import stuck, told_behind, turned_to
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, ObserveTopics, PlanReply
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
+from shunter.core.throttles import FOLLOWER_RATE
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -24,6 +25,7 @@ from shunter.model.execution import (
     OngoingReassignment,
     Outcome,
     ReplicaSize,
+    ThrottleKey,
 )
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -722,3 +724,16 @@ def test_one_death_in_the_middle_takes_no_replica_that_min_insync_replicas_needs
     rig.settle()
     assert rig.asked == [(T0, (1, 3, 4)), (T0, (4, 3))], "adds, and drops by a step of its own, which needs all in sync"
     assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+@pytest.mark.parametrize(("least", "lower", "told"), [(2, 5, True), (1, 5, False), (2, 4, False)])
+def test_what_refuses_acks_all_and_goes_to_a_broker_that_others_hold_low_is_told(
+    least: int, lower: int, *, told: bool
+) -> None:
+    """Two outsiders' find: partitions below min.insync.replicas went to a broker at 20 kB/s, for 40 minutes."""
+    state = ExecutorState(running=True)
+    state.cluster.brokers = dict.fromkeys((1, 2, 4, 5))
+    state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((2, 3), (2,), 2)}, min_isr=least)
+    state.moves[T0] = Move(T0, None, (2, 3), (2, 5), Strategy.INCREMENTAL, 1, (), False, 0, current=(2, 3))
+    found = told_urgent(state, {ThrottleKey("broker", str(lower), FOLLOWER_RATE)})
+    assert ("acks=all may be refused until then (t-0): `--exclude-brokers 5` plans without it" in found) is told

@@ -6,7 +6,7 @@ name these moves. Otherwise the execution would wait silently for a broker that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from shunter.core.executor.choice import needed_by
@@ -25,8 +25,9 @@ from shunter.core.executor.foresight.stuck import (
 )
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.spare_replicas import OFFLINE_FIRST
+from shunter.core.throttles import FOLLOWER_RATE
 from shunter.core.wording import counted, named, told_brokers
-from shunter.model.execution import Direction
+from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -144,6 +145,22 @@ def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[Broker
         f"it may not end: {told_broken(state, broken[0])}, and if {tp} was there, the broker takes no replica of it"
         " before a restart; restart it with a disk that works, formatted if it is new, or without that log dir"
     )
+
+
+def told_urgent(state: ExecutorState, lower: Collection[ThrottleKey]) -> str:
+    """That partitions without enough in sync are copied to brokers that others hold so low, to be put behind that; "": none."""
+    slow = {int(key.name) for key in lower if key.setting == FOLLOWER_RATE}
+    found: list[TopicPartition] = []
+    for move in state.open_moves():
+        topic, seen = state.cluster.topics.get(move.tp.topic), state.cluster.partition(move.tp)
+        comes = slow.intersection(move.goal).difference(move.current)
+        if comes and topic is not None and seen is not None and len(seen.isr) < topic.min_isr:
+            found.append(move.tp)
+    if not found:
+        return ""
+    copies = counted(len(found), "partition", "partitions")
+    way = f"`--exclude-brokers {','.join(map(str, sorted(slow)))}` plans without it"
+    return f"; {copies} with fewer in sync than min.insync.replicas go there, and acks=all may be refused until then ({named(found)}): {way}"
 
 
 REASONS = 3

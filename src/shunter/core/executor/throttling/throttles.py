@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from shunter.core.executor.events import SettingsAltered
+from shunter.core.executor.foresight.hold_ups import told_urgent
 from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, Throttle
 from shunter.core.executor.throttling.pausing import held_brokers, paused_copies, paused_within
@@ -394,7 +395,7 @@ def _note_lower(
     back = {key: loan.before for key, loan in state.throttles.items() if key in wanted and loan.value == loan.before}
     lower |= lower_than({key: wanted[key] for key in back}, back, {})
     if lower != book.lower_in_force and (told := told_lower(lower, {**book.own, **back})):
-        out.notices.append(Notice("throttle-lower", "", told))
+        out.notices.append(Notice("throttle-lower", "", told + told_urgent(state, lower)))
     book.lower_in_force = lower
     shared = shared_lists(theirs, book.own)
     if shared - book.shared:
