@@ -173,7 +173,7 @@ class Executor:
         for entry in event.entries:
             apply(self.state, entry)
         if not self.own.plan_id and self.state.at_work:
-            self.own.moves = dict(self.state.moves)
+            self.own.moves = {move.tp: move for move in self.state.open_moves()}
         for move in self.state.open_moves():
             move.begun_before(self._now_ms)
         # Another process's clock may have been hours behind or ahead of this one's.
