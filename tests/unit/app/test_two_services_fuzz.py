@@ -205,7 +205,7 @@ class Fuzz:
         keeper = driver.keeper
         there = {(each.kind.value, each.about) for each in keeper.intents}
         for key, promised in self.promised.items():
-            assert promised is None or (key in there) is promised, (key, promised, there, self.trail)
+            assert promised is None or (key in there) is promised, "\n".join([f"{key} {promised} {there}", *self.trail])
         paused = keeper.switch is not None and not keeper.switch.lifted
         assert self.paused is None or paused is self.paused, "\n".join([str(keeper.switch), *self.trail])
         begun = [each for each in keeper.proposals.values() if each.state is ProposalState.RUNNING]
