@@ -156,7 +156,13 @@ class Fuzz:
         self.trail.append(f"{kind.value} by {service.owner}: {done.text}")
         doubtful = any(
             word in done.text
-            for word in ("kept on this host", "not durable", "stays in force", "not in the cluster yet")
+            for word in (
+                "kept on this host",
+                "not durable",
+                "stays in force",
+                "not in the cluster yet",
+                "may have paused",
+            )
         )
         # A pause that the other host keeps may come to the cluster later, whatever this one lifts.
         switches = [each.keeper.switch for each in self.services.values()]

@@ -203,12 +203,15 @@ def told_not_paused(where: str, keepers: Sequence[ClusterKeeper]) -> str:
     )
 
 
+_MAY_BE = "; whoever drives it now may have paused it since"
+
+
 def told_resumed(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
     """What lifting the kill switch did."""
     alone = [each for each in keepers if each.switch is not None and each.switch.unsent]
     late = [_told_lifted_here(each) for each in alone]
     late += [
-        f"moves of {each.name} are resumed once this service drives it: {why}"
+        f"moves of {each.name} are resumed once this service drives it: {why}{_MAY_BE if each.shared is not None else ''}"
         for each, why in _not_driven(keepers)
         if each not in alone
     ]
