@@ -64,17 +64,20 @@ def issued(
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
     )
-    if ca:  # Python 3.13 wants it of an authority.
-        unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
-        none = dict.fromkeys((*unused, "decipher_only"), False)
-        builder = builder.add_extension(
-            x509.KeyUsage(digital_signature=True, key_cert_sign=True, crl_sign=True, **none), critical=True
-        )
+    if ca:
+        builder = builder.add_extension(key_usage(signs=True), critical=True)
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName([_name(each) for each in names]), critical=False)
     if usage:
         builder = builder.add_extension(x509.ExtendedKeyUsage(usage), critical=False)
     return Made(builder.sign(signer, hashes.SHA256()), key)
+
+
+def key_usage(*, signs: bool) -> x509.KeyUsage:
+    """Python 3.13 wants it of an authority, which `signs`."""
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+    none = dict.fromkeys((*unused, "decipher_only"), False)
+    return x509.KeyUsage(digital_signature=True, key_cert_sign=signs, crl_sign=signs, **none)
 
 
 def authority(name: str, *, days: tuple[float, float] = (-9, 99)) -> Made:

@@ -56,12 +56,14 @@ class _LazyGroup(Sections):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does; a scope that is no verb is told as such."""
-        if args and args[0] not in self.list_commands(ctx):
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
             from shunter.app.planning.plan import SCOPES  # noqa: PLC0415 - no command pays for this import
 
             if args[0] in SCOPES:
                 ctx.fail(f"No such command '{args[0]}': it is a scope, `shunter plan --scope {args[0]}`.")
-        return super().resolve_command(ctx, args)
+            raise
 
     def summary_of(self, ctx: click.Context, name: str) -> str | None:
         return _VERBS[name].summary if name in _VERBS else super().summary_of(ctx, name)

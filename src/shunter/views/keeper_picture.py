@@ -148,6 +148,7 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
     """What a situation needs to know of an observation. Cost: O(partitions)."""
     sighting = seen.sighting
     partitions = sighting.inventory.partitions
+    empty = emptied(sighting, seen.policy)
     return ClusterObservation(
         at_ms=sighting.at_ms,
         offline=sum(each.leader < 0 for each in partitions),
@@ -168,11 +169,9 @@ def observation_of(seen: SeenCluster) -> ClusterObservation:
         external=len(external(sighting)),
         unattributed=len(sighting.check_up.ongoing) if sighting.past is None else 0,
         throttles_left=len(sighting.check_up.left_behind),
-        safe=safe_to_remove(sighting, seen.policy),
+        safe=tuple(broker for broker, why in empty if not why),
         kept=tuple(
-            f"broker {broker} empty, as intended, and not to be removed now: {why}"
-            for broker, why in emptied(sighting, seen.policy)
-            if why
+            f"broker {broker} empty, as intended, and not to be removed now: {why}" for broker, why in empty if why
         ),
     )
 

@@ -20,6 +20,7 @@ from cryptography.x509.oid import NameOID
 from kio.index import load_request_schema
 from rpc_world import RawClient, RpcWorld
 
+from made_certificates import key_usage
 from shunter.drivers.host.metrics_endpoint import MetricsEndpoint
 from shunter.drivers.listener.gate import ListenerGate
 from shunter.drivers.listener.handlers.messages import filled
@@ -43,16 +44,6 @@ USERS = {"ann": Secret("a"), "bob": Secret("b")}
 NOW = dt.datetime.now(dt.UTC)
 
 
-def key_usage(*, signs):
-    """Python 3.13 wants it of an authority."""
-    every = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
-    none = dict.fromkeys((*every, "decipher_only"), False)
-    return x509.KeyUsage(digital_signature=True, key_cert_sign=signs, crl_sign=signs, **none)
-
-
-SIGNS, USES = key_usage(signs=True), key_usage(signs=False)
-
-
 def certificate(name, issuer=None, *, days=2):
     """Make a key and a certificate in PEM, signed by itself or by an issuer (certificate, key)."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -70,7 +61,7 @@ def certificate(name, issuer=None, *, days=2):
         .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signer.public_key()), critical=False)
-        .add_extension(SIGNS if issuer is None else USES, critical=True)
+        .add_extension(key_usage(signs=issuer is None), critical=True)
         .sign(signer, hashes.SHA256())
     )
     return built, key

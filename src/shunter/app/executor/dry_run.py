@@ -91,7 +91,7 @@ class DryRun:
 
     `unknown_room`: brokers that would get copies and don't say how much room they have. `makes`: the topic that the cluster
     makes when an executor claims it for the first time; "": none. `lower`: what others' throttles do to the plan's copies,
-    and the plan's to ordinary replication; `bursts`: that copies run ahead of a small throttle; "": nothing.
+    and the plan's to ordinary replication; `bursts`: that copies run ahead of the throttle at first; "": nothing.
     """
 
     moves: tuple[PlannedMove, ...]

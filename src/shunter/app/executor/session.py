@@ -153,7 +153,8 @@ class Session:
     async def publish(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool = True) -> None:
         """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically.
 
-        The listener hears nothing before the journal is read, for nothing is known before of what is open. Without `idle` the listener hears nothing of an execution that had ended before this session.
+        The listener hears nothing before the journal is read, for nothing is known before of what is open. Without
+        `idle` it hears nothing of an execution that had ended before this session.
         """
         while True:
             began = time.process_time()

@@ -189,7 +189,7 @@ def show_taken(display: Display, plan: PlanReply) -> None:
 
 
 async def _tell_throttled(session: Session, work: SessionStart, display: Display) -> None:
-    """Report others' throttles that hold a plan without one, and that copies run ahead of a small one.
+    """Report others' throttles that hold a plan without one, and that copies run ahead of ours at first.
 
     The executor itself reads settings only to change them.
     """

@@ -166,7 +166,7 @@ def _who_leads_instead(plan: BalancedPlan) -> Iterator[str]:
     stays = (plan.replicas == leader[:, None]).any(axis=1) & (leader >= 0)
     led = int((stays & ~ill & (first[:, 0] != leader)).sum())
     if led:
-        counts = counted(led, "partition", "partitions")
+        counts = counted(led, "partition")
         elects = "Kafka elects it by itself if auto.leader.rebalance.enable is on, `shunter plan --scope leaders --execute` now"
         yield f"{counts} with another leader than the first replica after this plan, which elects nobody: {elects}"
 

@@ -158,7 +158,7 @@ def told_urgent(state: ExecutorState, lower: Collection[ThrottleKey]) -> str:
             found.append(move.tp)
     if not found:
         return ""
-    copies = counted(len(found), "partition", "partitions")
+    copies = counted(len(found), "partition")
     way = f"`--exclude-brokers {','.join(map(str, sorted(slow)))}` plans without it"
     return f"; {copies} with fewer in sync than min.insync.replicas go there, and acks=all may be refused until then ({named(found)}): {way}"
 

@@ -166,11 +166,9 @@ def told_behind(state: ExecutorState, move: Move) -> str | None:
     stay = [
         each for each in move.goal if each in seen.replicas and each in state.cluster.brokers and each not in coming
     ]
-    # From Kafka 4.3 on a step ends beside a dead replica that stays, unless the set gets smaller.
-    ends_beside = state.cluster.needs_all is False and len(move.goal) >= len(move.current)
-    if (lost := tuple(broker for broker in stay if broker in seen.offline)) and ends_beside:
-        return None
-    if lost:
+    if lost := tuple(broker for broker in stay if broker in seen.offline):
+        if state.cluster.needs_all is False and len(move.goal) >= len(move.current):
+            return None  # From Kafka 4.3 on a step ends beside a dead replica that stays, unless the set gets smaller.
         told = f"its replica on {told_brokers(lost)} is offline, in a log dir that failed: a drop may wait for that"
         return f"{told}; `shunter plan --scope offline` brings it elsewhere"
     late = tuple(broker for broker in stay if broker not in seen.isr)
