@@ -60,7 +60,7 @@ def assert_apache_leads(yard):
         assert leftovers.check_znodes().holds, leftovers.check_znodes()
     finally:
         leftovers.close()
-    assert not yard.controller.alive
+    wait_until(lambda: not yard.controller.alive, what="the end of the process that gave it back", timeout_s=30)
 
 
 @pytest.mark.timeout(600)

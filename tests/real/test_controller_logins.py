@@ -97,4 +97,4 @@ def test_logins_permissions_and_tokens(tmp_path):
         assert shunter.is_leading()
         status, told = cli(*at, *asked[2:])
         assert status == 0, told
-        assert not shunter.alive
+        wait_until(lambda: not shunter.alive, what="the end of the process that gave it back", timeout_s=30)

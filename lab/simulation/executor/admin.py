@@ -228,7 +228,7 @@ class SimulatedAdmin:
         )
         for key in keys:
             seen.own[key] = found[key]
-            seen.effective[key] = self._cluster.defaults.get(key.setting) if found[key] is None else found[key]
+            seen.effective[key] = self._cluster.default_of(key.setting) if found[key] is None else found[key]
 
     # ---- writes
 

@@ -17,7 +17,7 @@ from lab.simulation.executor.log_dirs import LogDirs
 from lab.simulation.executor.partition import FOREIGN, SimulatedPartition
 from lab.simulation.executor.shape import ExecutorShape
 from lab.simulation.scheduler import MS, SECOND, Scheduler
-from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, RATES
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LEADER_REPLICAS, RATES, UNLIMITED
 from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ObservedTopic, OngoingReassignment, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -80,6 +80,10 @@ class SimulatedCluster:
         scheduler.after(TICK_US, self._tick)
 
     # ---- topics
+
+    def default_of(self, setting: str) -> str | None:
+        """The effective value of a setting that a broker or topic does not have itself."""
+        return self.defaults.get(setting, str(UNLIMITED) if setting in RATES else None)
 
     def make_topic(self, name: str, count: int, factor: int, min_isr: int, random: Random) -> None:
         """Make a topic, everything in sync."""

@@ -144,7 +144,7 @@ async def bytes_again_by_plan(
 
 
 def _told_cancelled(cancelled: Collection[TopicPartition]) -> str:
-    return f"{counted(len(cancelled), 'paused copy is', 'paused copies are')} cancelled and begun again later, because a throttle would slow other copies too"
+    return f"{counted(len(cancelled), 'paused copy is', 'paused copies are')} cancelled and begun again later, because a throttle would slow other replicas too"
 
 
 async def _copied(

@@ -212,6 +212,7 @@ class Executor:
             self.book.forget(record.key)
         elif isinstance(record, ExecutionClosed):
             self.book.keep(self.state.throttles.keys())
+            self.state.others.intersection_update(self.state.throttles)
         if isinstance(record, StepBegun):
             move = self.state.moves[record.tp]
             if move.step is not None and move.step.number == record.number and not move.step.accepted:

@@ -516,6 +516,8 @@ class ExecutorState:
     """The last time that each setting was restored, or left to another tool."""
     limit: int | None = None
     """The limit in bytes per second, as the journal has it; None: no limit."""
+    others: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
+    """Follower rates and lists of every replica that somebody else has set: their rate may hold ordinary replication."""
     next_sequence: int = 1
     running: bool = False
     """A plan was accepted and its execution is not closed."""

@@ -25,7 +25,7 @@ from shunter.core.executor.ready import (
     Reply,
     Request,
 )
-from shunter.core.throttles import CORDONED_LOG_DIRS
+from shunter.core.throttles import CORDONED_LOG_DIRS, RATES, UNLIMITED
 from shunter.errors import ErrorCode
 from shunter.model.execution import (
     Command,
@@ -186,6 +186,11 @@ class Yard:
         return {tp: found.replicas for tp, found in self.partitions.items()}
 
 
+def in_force(own: dict[ThrottleKey, str | None]) -> dict[ThrottleKey, str | None]:
+    """Effective values: a rate that nobody set has Kafka's default."""
+    return {key: str(UNLIMITED) if found is None and key.setting in RATES else found for key, found in own.items()}
+
+
 class Rig:
     """The executor's core, its journal, and what is under way between it and the yard."""
 
@@ -328,7 +333,7 @@ class Rig:
                 )
             case ReadSettings():
                 own = {key: yard.settings.get(key) for key in work.keys}
-                return ev.SettingsRead(own, own)
+                return ev.SettingsRead(own, in_force(own))
 
     def pass_time(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
@@ -391,7 +396,7 @@ class LateRig(Rig):
             return ev.AdminFailed(0, "settings", "not answered", retriable=True, settings=work.keys)
         if isinstance(work, ReadSettings) and self.shown is not None:
             own = {key: self.shown.get(key) for key in work.keys}
-            return ev.SettingsRead(own, own)
+            return ev.SettingsRead(own, in_force(own))
         if isinstance(work, AlterSettings):
             known = {*self.yard.topic_ids, *(str(broker) for broker in self.yard.up)} - {self.silent}
             gone = {key for key, _value in work.settings if key.name not in known}

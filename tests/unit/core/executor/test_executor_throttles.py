@@ -5,7 +5,7 @@ from apache_yard import LateRig, Rig, Yard, go_on, planned, until, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.history import executions
-from shunter.core.executor.ready import AlterSettings, Collected, Read, Request
+from shunter.core.executor.ready import AlterSettings, Collected, CommandReply, Read, Request
 from shunter.core.executor.state import ExecutorState, Throttle
 from shunter.core.executor.throttling.throttles import ThrottleBook, decide_throttles, not_in_force, send_settings
 from shunter.core.throttles import CORDONED_LOG_DIRS
@@ -540,18 +540,50 @@ def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:
     assert rig.asked == [], "broker 1 would be cordoned before the step"
 
 
-def test_after_a_pause_somebodys_lower_rate_is_theirs_again() -> None:
-    """An outsider's find: after pause and resume it counted as the executor's, and `throttles clear` refused to lift it."""
+@pytest.mark.parametrize("options", [ExecutionOptions(throttle=30_000), ExecutionOptions()], ids=["limit", "no limit"])
+@pytest.mark.parametrize(
+    "theirs",
+    [{RATE: "20000"}, {RATE: "90000"}, {FOLLOWERS: "*"}],
+    ids=["lower rate", "higher rate", "list of every replica"],
+)
+def test_a_pause_holds_nothing_by_a_rate_that_replicas_in_sync_may_be_under(
+    options: ExecutionOptions, theirs: dict[ThrottleKey, str]
+) -> None:
+    """An outsider's find: a pause put ordinary replication, which somebody's `*` lists, under 1,024 bytes a second."""
+    yard = Yard({"t": [(1, 2)]})
+    yard.settings |= theirs
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2)), options=options)
+    until_asked(rig)
+    rates = {yard.settings.get(RATE)}
+    token = rig.command(CommandKind.PAUSE)
+    for _ in range(30):
+        rig.settle(catching_up=False, rounds=1)
+        rates.add(yard.settings.get(RATE))
+    assert "1024" not in rates
+    assert yard.partitions[T0].adding == (), "the copy is cancelled"
+    reply = rig.replies[token]
+    assert isinstance(reply, CommandReply)
+    known = options.throttle is not None  # Without a limit nobody's settings are read before they are needed.
+    assert ("1 copy is cancelled" in reply.text) is known
+    told = [notice.text for notice in rig.notices if notice.kind == "copy-put-off"]
+    assert told
+    assert "by somebody else's throttle" in told[0]
+    rig.command(CommandKind.RESUME)
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+    assert yard.settings == theirs
+
+
+def test_a_lower_rate_that_a_raised_limit_leaves_in_force_is_theirs_again() -> None:
+    """An outsider's find: it counted as the executor's, and `throttles clear` refused to lift it."""
     yard = Yard({"t": [(1, 2)]})
     yard.settings[RATE] = "20000"
     rig = Rig(yard)
-    rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(throttle=30_000))
+    rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(throttle=10_000))
     until_asked(rig)
-    assert RATE not in rig.core.state.throttles, "it is lower, and stays"
-    rig.command(CommandKind.PAUSE)
-    rig.settle(catching_up=False, rounds=12)
-    assert rig.yard.settings[RATE] == "1024"
-    rig.command(CommandKind.RESUME)
+    assert rig.yard.settings[RATE] == "10000"
+    rig.command(CommandKind.LIMIT, rate=30_000)
     rig.settle(catching_up=False, rounds=40)
     assert rig.yard.settings[RATE] == "20000"
     assert RATE not in rig.core.state.throttles

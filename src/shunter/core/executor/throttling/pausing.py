@@ -2,7 +2,8 @@
 
 A throttle is a rate by broker and lists of replicas by topic. A paused copy is held by a very low rate at the broker that
 receives it. That is possible if the rate slows down no other copy: nothing else is copied to that broker, or no limit is
-in force, so that no other copy is in a list. Otherwise the copy is cancelled, and begun again when it is resumed.
+in force, so that no other copy is in a list; and if nobody else's rate or list puts ordinary replication under it.
+Otherwise the copy is cancelled, and begun again when it is resumed.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.model.execution import Direction
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, UNLIMITED
+from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 
 
@@ -50,13 +52,34 @@ def copying_within(move: Move) -> set[BrokerId]:
 
 def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
     """Brokers that receive paused copies: as long as one runs, the rate of what they receive is very low."""
-    return frozenset(broker for move in paused_copies(state) for broker in move.copying)
+    held = frozenset(broker for move in paused_copies(state) for broker in move.copying)
+    return frozenset(broker for broker in held if not holds_others(state, (broker,)))
+
+
+def note_others(state: ExecutorState, key: ThrottleKey, found: str | None, effective: str | None) -> None:
+    """Note whether somebody else's rate or list of every replica holds, under the executor's value or without it."""
+    throttle = state.throttles.get(key)
+    theirs = found or effective if throttle is None or found not in throttle.ours else throttle.before
+    theirs = theirs and theirs.strip()
+    of_all = {FOLLOWER_REPLICAS: theirs == "*", FOLLOWER_RATE: theirs not in (None, "", str(UNLIMITED))}
+    if of_all.get(key.setting, False):
+        state.others.add(key)
+    else:
+        state.others.discard(key)
+
+
+def holds_others(state: ExecutorState, brokers: Iterable[BrokerId]) -> bool:
+    """Whether a very low rate at one of these brokers may hold replicas in sync, by somebody else's rate or list."""
+    if any(key.kind == "topic" for key in state.others):
+        return True
+    rates = (ThrottleKey("broker", str(broker), FOLLOWER_RATE) for broker in brokers)
+    return any(key in state.others for key in rates)
 
 
 def unheld(
     state: ExecutorState, paused: Collection[TopicPartition] | None = None, into: Iterable[BrokerId] = ()
 ) -> frozenset[TopicPartition]:
-    """Partitions whose paused copies have to be cancelled, because to hold them would slow down other copies.
+    """Partitions whose paused copies have to be cancelled, because to hold them would slow down other replicas.
 
     Args:
         state: The executor's state.
@@ -68,19 +91,19 @@ def unheld(
     if not waiting:
         return frozenset()
     going = {broker for move in opened if move.tp not in waiting for broker in destinations(move)} | set(into)
-    if not going:
-        return frozenset()
     return frozenset(
         move.tp for move in opened if move.tp in waiting and _copies(move) and _in_the_way(state, move, going)
     )
 
 
 def _in_the_way(state: ExecutorState, move: Move, going: Collection[BrokerId]) -> bool:
-    """Whether a paused copy takes a place, or a broker's rate, from copies that go on."""
+    """Whether a paused copy takes a place from copies that go on, or its rate would hold others."""
     options = state.options
-    if options.max_concurrent or options.max_out or options.max_per_rack:
-        return True
     assert move.step is not None
+    if holds_others(state, move.step.adding):
+        return True
+    if going and (options.max_concurrent or options.max_out or options.max_per_rack):
+        return True
     shared = any(broker in going for broker in move.step.adding)
     return shared and bool(state.limit is not None or options.max_in or options.max_per_log_dir)
 

@@ -13,7 +13,7 @@ from shunter.core.executor.events import SettingsAltered
 from shunter.core.executor.foresight.hold_ups import told_urgent
 from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, Throttle
-from shunter.core.executor.throttling.pausing import held_brokers, paused_copies, paused_within
+from shunter.core.executor.throttling.pausing import held_brokers, note_others, paused_copies, paused_within
 from shunter.core.throttles import (
     CORDONED_LOG_DIRS,
     FOLLOWER_RATE,
@@ -100,6 +100,7 @@ class ThrottleBook:
             self.read_at_ms[key] = now_ms
             self.own[key], self.effective[key] = found, effective.get(key)
             throttle = state.throttles.get(key)
+            note_others(state, key, found, effective.get(key))
             if throttle is not None and throttle.applied == found:
                 throttle.seen_at_ms = now_ms
 
