@@ -103,6 +103,8 @@ def told_execution(execution: Execution, *, copied: bool = True) -> str:
     whole = all(move.outcome is Outcome.DONE for move in execution.every_move)
     by = "copied" if whole else "copied by steps that ended"
     parts = [f"{began}, {took}", counts, *([f"{told_bytes(execution.copied_bytes)} {by}"] if copied else [])]
+    if len(execution.plans) > 1:
+        parts.append(f"{len(execution.plans)} plans that joined: `undo` takes all of them back")
     if execution.throttles != [None]:
         rates = ["none" if rate is None else f"{told_bytes(rate)}/s" for rate in execution.throttles]
         parts.append(f"throttle {', then '.join(rates)}")

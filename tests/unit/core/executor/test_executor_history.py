@@ -100,6 +100,7 @@ def test_every_throttle_that_was_asked_for_is_told() -> None:
     rig.settle(catching_up=False, rounds=12)
     (found,) = executions(rig.journal)
     assert found.throttles == [5_000_000, 2_000_000, None, 1_000_000]
+    assert "· 2 plans that joined: `undo` takes all of them back ·" in told_execution(found)
 
 
 def test_what_was_not_taken_on_of_a_plan_is_counted() -> None:
