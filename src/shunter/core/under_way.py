@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from shunter.core.throttles import LOG_DIR_RATE
-from shunter.core.wording import told_bytes
+from shunter.core.wording import told_brokers, told_bytes
 from shunter.model.execution import OngoingReassignment, ReplicaSize, ThrottleKey
 from shunter.model.log_dirs import LogDirCopies, LogDirCopy
 from shunter.model.partition import BrokerId, TopicPartition
@@ -17,6 +17,13 @@ class UnderWay(NamedTuple):
 
     moves: Mapping[TopicPartition, OngoingReassignment]
     copies: LogDirCopies
+
+
+def told_stranded(move: OngoingReassignment) -> str:
+    """Why a stranded reassignment never ends. Pre: it is one."""
+    both = tuple(broker for broker in move.adding if broker in move.removing)
+    are = "are" if len(both) > 1 else "is"
+    return f"{told_brokers(both)} {are} being added and removed at once, and Kafka from 4.3 on never ends that"
 
 
 def copies_among(

@@ -14,7 +14,7 @@ from shunter.core.keeper.judgement import Judgement
 from shunter.core.keeper.memory import Holding
 from shunter.core.keeper.requests import scopes_of
 from shunter.core.keeper.runway import DiskRunway
-from shunter.core.keeper.sighting import Sighting, awaits_down, external
+from shunter.core.keeper.sighting import Sighting, external, no_end
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.keeper.situation import ClusterSeverity, doing_about, severity_of, situation, unseen, worst
 from shunter.core.keeper.words import held_by_word
@@ -497,7 +497,7 @@ def observed_moves(sighting: Sighting) -> tuple[MoveView, ...]:
     whose = UNKNOWN if sighting.past is None else EXTERNAL
     for tp, ongoing in others:
         row = _observed(str(tp), whose, "moving", "forward", ongoing.original, ongoing.target, partitions.get(tp))
-        found.append(replace(row, replicas=ongoing.replicas, stuck=awaits_down(sighting, tp, ongoing)))
+        found.append(replace(row, replicas=ongoing.replicas, stuck=no_end(sighting, tp, ongoing)))
     return tuple(found)
 
 

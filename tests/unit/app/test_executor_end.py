@@ -1,9 +1,12 @@
 """What an execution's end, a refusal and another shell's view of it mean to an operator."""
 
+import asyncio
 import re
 import resource
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import orjson
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from shunter.app.executor.driving import Ended
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.outcome import exit_code, told_end
-from shunter.app.executor.session import _replace, read_view
+from shunter.app.executor.session import Session, _replace, read_view
 from shunter.app.executor.status import Status
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.display import told_view
@@ -244,3 +247,20 @@ def test_a_view_of_another_day_is_nobodys(tmp_path: Path) -> None:
     for age_ms, seen in ((1_000, True), (3_600_000, False)):
         place.view_path.write_bytes(orjson.dumps(view_to_json(view(ACCEPTED, at_ms=now_ms - age_ms))))
         assert (read_view(place) is not None) is seen
+
+
+async def test_no_view_is_written_before_the_journal_is_read(tmp_path: Path) -> None:
+    """An outsider's find: at a change of driver `status` said "0 B left" of 100 MB for half a minute."""
+    core, path = Executor(), tmp_path / "view"
+    nobody: Any = None
+    driver: Any = SimpleNamespace(clock=SystemClock())
+    publishing = asyncio.create_task(Session(nobody, nobody, core, driver, path).publish(None))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not path.exists()
+    core.handle(ev.Envelope(1, "start", ev.JournalLoaded((), "c")))
+    async with asyncio.timeout(30):
+        while not path.exists():  # noqa: ASYNC110 - the file is written by a thread
+            await asyncio.sleep(0.01)
+    publishing.cancel()
+    await asyncio.gather(publishing, return_exceptions=True)

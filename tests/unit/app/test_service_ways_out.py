@@ -74,7 +74,7 @@ async def test_all_that_an_executor_says_goes_this_way(monkeypatch: pytest.Monke
 
     driver: Any = SimpleNamespace(submit=submitted, command=commanded, clock=SystemClock())
     nobody: Any = None
-    session = Session(nobody, nobody, Executor(), driver, tmp_path / "view")
+    session = Session(nobody, nobody, Executor(loaded=True), driver, tmp_path / "view")
 
     @contextlib.asynccontextmanager
     async def opened(*_: object, **_rest: object) -> AsyncIterator[Session]:

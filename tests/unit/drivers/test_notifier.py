@@ -280,7 +280,12 @@ def test_headers_and_a_signature_that_a_receiver_can_check(receiver: Receiver) -
     assert "between us" not in repr(signed)
 
 
-async def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(receiver: Receiver) -> None:
+@pytest.mark.parametrize(
+    "urgent", [EVENT, replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject="")]
+)
+async def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at_once(
+    receiver: Receiver, urgent: HistoryEvent
+) -> None:
     told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url, digest_minutes=1)], minute_s=3_600)
     sending = asyncio.create_task(told.run(unkept))
 
@@ -296,7 +301,7 @@ async def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at
     for _ in range(50):
         await asyncio.sleep(0)
     assert len(receiver.got) == 1, "they are collected"
-    told.tell(replace(EVENT, kind="cluster-unreachable", text="it does not answer", subject=""))
+    told.tell(urgent)
     await got(2)
     assert len(receiver.got[1]["events"]) == 199
     sending.cancel()

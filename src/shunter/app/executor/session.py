@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
 NO_JOURNAL = "there is no journal: nothing was executed under it"
 VIEW_EVERY_S = 1.0
+LOADED_EVERY_S = 0.05
 VIEW_SHARE = 40
 """Time between two views, as a multiple of one view's processor time: with thousands of moves there are fewer views."""
 VIEW_MOVES = 200
@@ -153,18 +154,23 @@ class Session:
     async def publish(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool = True) -> None:
         """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically.
 
-        The listener hears nothing before the journal is read, for nothing is known before of what is open. Without
-        `idle` it hears nothing of an execution that had ended before this session.
+        Nothing is told before the journal is read: a view of no moves would say that nothing is left. Without `idle` the
+        listener hears nothing of an execution that had ended before this session.
         """
         while True:
-            began = time.process_time()
-            view = self.view()
-            text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), "bootstrap": self.bootstrap})
-            if listener is not None and self.core.loaded and (idle or self.core.worked):
-                listener(view)
-            cost_s = time.process_time() - began
-            await asyncio.to_thread(_replace, self.view_path, text)
-            await asyncio.sleep(max(VIEW_EVERY_S, cost_s * VIEW_SHARE))
+            cost_s = None if not self.core.loaded else await self._publish_once(listener, idle=idle)
+            await asyncio.sleep(LOADED_EVERY_S if cost_s is None else max(VIEW_EVERY_S, cost_s * VIEW_SHARE))
+
+    async def _publish_once(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool) -> float:
+        """Write and tell a view; returns its cost, in seconds of this thread's processor time."""
+        began = time.thread_time()
+        view = self.view()
+        text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), "bootstrap": self.bootstrap})
+        if listener is not None and (idle or self.core.worked):
+            listener(view)
+        cost_s = time.thread_time() - began
+        await asyncio.to_thread(_replace, self.view_path, text)
+        return cost_s
 
 
 def _replace(path: Path, text: bytes) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from shunter.app.service.thinking import Thought
 from shunter.core.keeper.memory import turns
+from shunter.core.keeper.situation import ClusterSeverity, severity_of
 from shunter.core.wording import told_time
 from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
@@ -40,7 +41,9 @@ URGENT = (
     FAILED,
     "resume-not-sent",
 )
-"""Kinds of events that no digest delays."""
+"""Kinds of events that no digest delays, beside critical conditions."""
+CONDITION = "condition"
+_CRITICAL = {each.value for each in Condition if severity_of(each) is ClusterSeverity.CRITICAL}
 Note = Callable[[str, str, str], Awaitable[None]]
 """Keeps an event of the service in the history, and notifies of it: kind, text, subject."""
 
@@ -91,7 +94,7 @@ class Notifications:
                 outlet.figures = outlet.figures._replace(left_out=outlet.figures.left_out + 1)
             outlet.waiting.append(event)
             outlet.came.set()
-            if event.kind in URGENT:
+            if _is_urgent(event):
                 outlet.urgent.set()
 
     async def run(self, note: Note) -> None:
@@ -155,6 +158,11 @@ class Notifications:
         return ""
 
 
+def _is_urgent(event: HistoryEvent) -> bool:
+    """Whether no digest delays an event: a broker that died wakes somebody whatever was sent just before."""
+    return event.kind in URGENT or (event.kind == CONDITION and event.subject.partition(" ")[0] in _CRITICAL)
+
+
 def condition_events(
     event: Callable[[str, str, str], HistoryEvent],
     thought: Thought,
@@ -176,7 +184,7 @@ def condition_events(
     told: list[HistoryEvent] = []
     for each in (shown.condition for shown in thought.page.conditions):
         if Subject(Condition(each.condition), each.about) in turned.began:
-            held = event("condition", _told_since(each, thought.at_ms), f"{each.condition} {each.about}".strip())
+            held = event(CONDITION, _told_since(each, thought.at_ms), f"{each.condition} {each.about}".strip())
             told.append(held if each.since_ms is None else replace(held, at_ms=each.since_ms))
     down = {f"broker {broker}" for broker in thought.observation.brokers_down}
     live = {f"broker {broker.id}" for broker in thought.page.brokers if broker.live}

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from shunter.core.keeper.cordons import why_not_cordoned
 from shunter.core.keeper.memory import MINUTE_MS
-from shunter.core.keeper.sighting import PastExecution, Sighting, awaits_down, external
+from shunter.core.keeper.sighting import PastExecution, Sighting, external, no_end
 from shunter.core.keeper.signs import under_min_isr
 from shunter.core.planning.request import ORDER_ALONE, Scope
 from shunter.core.wording import counted, named, told_bytes
@@ -71,9 +71,10 @@ def held_back_whatever(sighting: Sighting, rails: GuardRails) -> frozenset[str]:
 
 def _under_way(sighting: Sighting, scope: Scope) -> Iterator[str]:
     ongoing, ours = sighting.check_up.ongoing, sighting.journal.open_moves
-    if ongoing:
-        endless = [f"{tp}: {why}" for tp, move in external(sighting) if (why := awaits_down(sighting, tp, move))]
-        ends = f"; no end comes of {named(endless)}" if endless else ""
+    endless = {tp: why for tp, move in external(sighting) if (why := no_end(sighting, tp, move))}
+    # What heals leaves such partitions out: another tool's move that never ends would keep all replicas offline.
+    if ongoing and (scope is not Scope.OFFLINE or ongoing.keys() != endless.keys()):
+        ends = f"; no end comes of {named(f'{tp}: {why}' for tp, why in endless.items())}" if endless else ""
         told = f"{counted(len(ongoing), 'partition')} being moved ({named(sorted(ongoing))})"
         yield f"{told}: a plan has to wait for the end{ends}"
     elif ours and sighting.journal.holder:

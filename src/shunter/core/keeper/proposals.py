@@ -11,7 +11,7 @@ from shunter.core.keeper.log_dirs import planned_log_dirs
 from shunter.core.keeper.memory import MINUTE_MS, Holding
 from shunter.core.keeper.requests import MENDS, load_for, request_for, scopes_of
 from shunter.core.keeper.runway import filling
-from shunter.core.keeper.sighting import KIB, Sighting, after
+from shunter.core.keeper.sighting import KIB, Sighting, after, external, no_end
 from shunter.core.keeper.sign import Sign
 from shunter.core.keeper.signs import signs
 from shunter.core.keeper.words import held_by_word
@@ -264,6 +264,11 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
         topics = {changes[at].topic for at in staying}
         request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
     undone = [*(f"{each.what}: {each.why}" for each in made.undone), *made.notes]
+    if scope is Scope.OFFLINE:  # The planner does not know what is being moved.
+        others = sorted(
+            {tp for tp, _move in external(sighting)}.difference(TopicPartition(e.topic, e.partition) for e in changes)
+        )
+        told += [f"{tp} stays: {_told_moved(tp, sighting)}" for tp in others]
     done = tuple(each for at, each in enumerate(changes) if at not in staying)
     if scope is Scope.FILLING_DISKS:
         return Made(done, (*_full_even_so(done, sighting, policy), *told, *undone))
@@ -294,9 +299,11 @@ def _stays(change: PlannedChange, scope: Scope, sighting: Sighting, policy: Keep
     frozen = _frozen_broker(change, policy)
     if frozen is not None:
         return f"broker {frozen} is frozen"
+    tp = TopicPartition(change.topic, change.partition)
+    if scope is Scope.OFFLINE and tp in sighting.check_up.ongoing:
+        return _told_moved(tp, sighting)
     if scope is not Scope.REBALANCE:
         return ""
-    tp = TopicPartition(change.topic, change.partition)
     lately = sighting.at_ms - policy.rails.no_return_minutes * MINUTE_MS
     for past in sighting.past or ():
         if past.ended_at_ms is None or past.ended_at_ms > lately:
@@ -304,6 +311,12 @@ def _stays(change: PlannedChange, scope: Scope, sighting: Sighting, policy: Keep
                 if (tp, broker) in past.balanced_away:
                     return f"an earlier balance took it from broker {broker}, and this one would bring it back"
     return ""
+
+
+def _told_moved(tp: TopicPartition, sighting: Sighting) -> str:
+    """Why a partition is left out that is being moved."""
+    why = no_end(sighting, tp, sighting.check_up.ongoing[tp])
+    return f"another tool moves it, and {why}" if why else "it is being moved"
 
 
 def _frozen_broker(change: PlannedChange, policy: KeeperPolicy) -> int | None:

@@ -13,6 +13,7 @@ from shunter.core.keeper.growth import DiskGrowth
 from shunter.core.keeper.log_dirs import LogDir, restacked
 from shunter.core.planning.cluster import ABSENT, ClusterLoad
 from shunter.core.planning.moves import widened
+from shunter.core.under_way import told_stranded
 from shunter.core.wording import named
 from shunter.model.check_up import CheckedBroker, CheckedJournal, CheckUp
 from shunter.model.execution import OngoingReassignment
@@ -129,8 +130,10 @@ def external(sighting: Sighting) -> list[tuple[TopicPartition, OngoingReassignme
     return sorted((tp, move) for tp, move in sighting.check_up.ongoing.items() if tp not in ours)
 
 
-def awaits_down(sighting: Sighting, tp: TopicPartition, move: OngoingReassignment) -> str:
-    """The brokers that another tool's reassignment waits for though they are down, with the way out; "": none."""
+def no_end(sighting: Sighting, tp: TopicPartition, move: OngoingReassignment) -> str:
+    """Why another tool's reassignment does not end, with the way out; "": nothing is known that keeps it."""
+    if move.stranded:
+        return f"{told_stranded(move)}: `shunter rollback {tp}` cancels it"
     down = sorted(set(move.adding).intersection(sighting.down))
     if not down:
         return ""

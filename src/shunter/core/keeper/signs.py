@@ -10,7 +10,7 @@ import numpy as np
 from shunter.core.keeper.log_dirs import outside, uneven
 from shunter.core.keeper.requests import BANDS, balance_request, kept_out, takes_over
 from shunter.core.keeper.runway import filling
-from shunter.core.keeper.sighting import Sighting, external, frozen_topics
+from shunter.core.keeper.sighting import Sighting, external, frozen_topics, no_end
 from shunter.core.keeper.sign import ABOVE, BELOW, Sign
 from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.aims import Targets, targets
@@ -369,6 +369,8 @@ def _left_over(sighting: Sighting) -> Iterator[Sign]:
         at = partitions[tp]
         copied = [(broker, size) for broker, size in at.sizes if broker in move.adding]
         text = f"{tp} is being moved to {list(move.target)} by another tool"
+        why = no_end(sighting, tp, move)
+        text = f"{text}; {why}" if why else text
         mark = f"{list(at.isr)} {list(move.target)} {copied}"
         yield Sign(Subject(Condition.MOVES_STUCK, str(tp)), text, mark=mark)
 

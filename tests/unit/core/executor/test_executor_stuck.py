@@ -8,7 +8,7 @@ from apache_yard import Rig, Yard, planned, until
 from shunter.core.executor.choice import Begin, Waits, choose, undo
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved, TopicsObserved
-from shunter.core.executor.foresight.hold_ups import told_held_up, told_urgent, way_out
+from shunter.core.executor.foresight.hold_ups import hold_up_of_others, told_held_up, told_urgent, way_out
 from shunter.core.executor.foresight.stuck import stuck, told_behind, turned_to
 from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import CommandReply, ObserveTopics, PlanReply
@@ -737,3 +737,11 @@ def test_what_refuses_acks_all_and_goes_to_a_broker_that_others_hold_low_is_told
     state.moves[T0] = Move(T0, None, (2, 3), (2, 5), Strategy.INCREMENTAL, 1, (), False, 0, current=(2, 3))
     found = told_urgent(state, {ThrottleKey("broker", str(lower), FOLLOWER_RATE)})
     assert ("acks=all may be refused until then (t-0): `--exclude-brokers 5` plans without it" in found) is told
+
+
+def test_another_tools_reassignment_that_is_stranded_is_said_to_have_no_end() -> None:
+    """An outsider's find: broker 4 was added and removed at once for six minutes, and `status` said only `moving`."""
+    state, tp = ExecutorState(), TopicPartition("t", 3)
+    state.cluster.ongoing[tp] = OngoingReassignment((1, 2, 3, 4), (4,), (4,))
+    never = "broker 4 is being added and removed at once, and Kafka from 4.3 on never ends that"
+    assert hold_up_of_others(state, tp).stuck == f"it can't end: {never}; `shunter rollback t-3` cancels it"

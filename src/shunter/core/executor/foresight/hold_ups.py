@@ -26,6 +26,7 @@ from shunter.core.executor.foresight.stuck import (
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.spare_replicas import OFFLINE_FIRST
 from shunter.core.throttles import FOLLOWER_RATE
+from shunter.core.under_way import told_stranded
 from shunter.core.wording import counted, named, told_brokers
 from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
@@ -44,6 +45,8 @@ class HoldUp(NamedTuple):
 def hold_up_of_others(state: ExecutorState, tp: TopicPartition) -> HoldUp:
     """What keeps a reassignment that another tool asked Apache's controller for from ending. Pre: it is under way."""
     ongoing = state.cluster.ongoing[tp]
+    if ongoing.stranded:
+        return HoldUp(f"it can't end: {told_stranded(ongoing)}; `shunter rollback {tp}` cancels it")
     before = tuple(broker for broker in ongoing.replicas if broker not in ongoing.adding)
     whole = Strategy.ALL_AT_ONCE
     move = Move(tp, None, before, ongoing.target, whole, 0, (), adopted=True, accepted_at_ms=0, current=before)
