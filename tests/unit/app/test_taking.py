@@ -69,7 +69,7 @@ async def test_who_stands_still_keeps_its_lease_and_is_named_with_the_ways_out(
     pid = os.getpid()
     for told in (
         f"process {pid} has not renewed its lease since 2",
-        f"it runs, so it waits for something, or hangs; see in its log why, or end it (kill {pid}), then repeat this",
+        f"it runs, so it waits for something, or hangs; give it a minute; if that does not help, see in its log why, or end it (kill {pid}), then repeat this",
         "`--take-over-cluster` takes the journal from it",
     ):
         assert told in str(refused.value)

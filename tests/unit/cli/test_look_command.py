@@ -268,7 +268,7 @@ def test_the_journal_of_a_cluster_that_does_not_answer_is_found_by_its_servers(
 def test_an_executor_that_stands_still_is_named_with_the_ways_out(standing: Path) -> None:
     pid = os.getpid()
     told = f"process {pid} has not renewed its lease since 2"
-    way_out = f"it runs, so it waits for something, or hangs; see in its log why, or end it (kill {pid}), then repeat"
+    way_out = f"it runs, so it waits for something, or hangs; give it a minute; if that does not help, see in its log why, or end it (kill {pid}), then repeat"
     status = said("status", "--offline", "--journal", str(standing))
     assert f"{told}" in status.stdout
     assert way_out in status.stdout

@@ -50,7 +50,8 @@ class AfterWord(NamedTuple):
         back = [f"{each.kind.value} of {each.about}, which {each.who} asked for" for each in self.gone]
         told = [f"it withdraws {named(back)}"] if back else []
         if self.hold is not None:
-            told.append(f"nothing of scope {self.hold.about} begins by itself until {lifted_by(self.hold.about)}")
+            held = f"nothing of scope {self.hold.about} begins by itself until {lifted_by(self.hold.about)}"
+            told.append(f"{held}; plans of other scopes may begin, unless the cluster is paused")
         return "; ".join(told)
 
 

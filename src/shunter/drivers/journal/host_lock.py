@@ -73,7 +73,7 @@ class StillDriver(NamedTuple):
         if self.short is not None:
             return self.short.way_out
         if self.stopped is False:
-            return f"see in its log why, or end it (kill {self.process})"
+            return f"give it a minute; if that does not help, see in its log why, or end it (kill {self.process})"
         return f"continue it (kill -CONT {self.process}) or end it (kill -9 {self.process})"
 
     @property
