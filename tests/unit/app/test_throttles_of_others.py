@@ -293,3 +293,10 @@ async def test_what_the_broker_keeps_nonetheless_is_an_error(
         DriverError, match=r"1 of 3 throttles could not be cleared: topic t .*: taken, but broker 3 did not apply it"
     ):
         await clear_throttles(Target("k:9092"), found)
+
+
+def test_of_a_long_list_only_the_first_replicas_are_shown() -> None:
+    """An outsider's find: `throttles list` printed hundreds of replicas."""
+    listed = FoundThrottle(KEPT, ",".join(f"{number}:1" for number in range(20)), journaled=False)
+    value = "0:1,1:1,2:1,3:1,4:1,5:1,6:1,7:1 and 12 more replicas"
+    assert str(listed) == f"topic t leader.replication.throttled.replicas = {value}"

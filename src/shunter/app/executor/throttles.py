@@ -42,6 +42,7 @@ LOG = logging.getLogger(__name__)
 
 OTHERS_WITHIN_S = 8.0
 """How long brokers are asked for throttles of others, where these are not all that is wanted."""
+ENTRIES_NAMED = 8
 MOST_ASKED = 20_000
 """The most topics times brokers for which every broker is asked: 2,000 take about a second."""
 
@@ -81,7 +82,7 @@ class FoundThrottle:
         return self.silent and not self.needed
 
     def __str__(self) -> str:
-        told = f"{self.key.kind} {self.key.name} {self.key.setting} = {self.value}"
+        told = f"{self.key.kind} {self.key.name} {self.key.setting} = {_told_value(self.key, self.value)}"
         if self.lacking:
             told = f"{told}  ({self.where})"
         if self.owed:
@@ -90,6 +91,14 @@ class FoundThrottle:
         if self.needed:
             return f"{told}  (under the journal of an execution that has not ended)"
         return f"{told}  (in the journal: it is restored as it was before)" if self.journaled else told
+
+
+def _told_value(key: ThrottleKey, value: str) -> str:
+    """A setting's value for people: of a list only the first replicas."""
+    entries = value.split(",")
+    if key.setting not in LISTS or len(entries) <= ENTRIES_NAMED:
+        return value
+    return f"{','.join(entries[:ENTRIES_NAMED])} and {counted(len(entries) - ENTRIES_NAMED, 'more replica')}"
 
 
 class Cleared(NamedTuple):
