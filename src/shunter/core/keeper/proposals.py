@@ -18,7 +18,8 @@ from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound
 from shunter.core.planning.cluster import ClusterLoad
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import ORDER_ALONE, PlanRefused, PlanRequest, Scope
+from shunter.core.throttles import told_unknown_throttles
 from shunter.core.wording import counted
 from shunter.model.execution import MoveOrder
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
@@ -264,6 +265,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
         topics = {changes[at].topic for at in staying}
         request = replace(request, excluded_topics=tuple(sorted({*request.excluded_topics, *topics})))
     undone = [*(f"{each.what}: {each.why}" for each in made.undone), *made.notes]
+    undone += [] if scope in ORDER_ALONE else told_unknown_throttles(sighting.inventory.untold_throttles)
     done = tuple(each for at, each in enumerate(changes) if at not in staying)
     if scope is Scope.FILLING_DISKS:
         return Made(done, (*_full_even_so(done, sighting, policy), *told, *undone))
