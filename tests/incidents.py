@@ -1,4 +1,4 @@
-"""Clusters in an incident: brokers that are dead, fenced, cordoned or damaged, replicas out of sync, disks without room."""
+"""Clusters in an incident: brokers that are dead, fenced, cordoned, damaged or held by a throttle, disks without room."""
 
 import json
 from dataclasses import dataclass
@@ -62,14 +62,15 @@ def _broker(draw: st.DrawFn, id_: int, damaged: set[int], *, racked: bool) -> In
     if id_ in damaged:
         log_dirs.append(Disk("/broken", None, None, failed=True))
     silent = draw(st.sampled_from([None, None, None, None, False, True]))
+    throttle = draw(st.sampled_from([None, None, None, 20_000, 50_000_000]))
     if not log_dirs:
-        return InventoryBroker(id_, "h", rack, None, None, silent=silent)
+        return InventoryBroker(id_, "h", rack, None, None, silent=silent, throttle=throttle)
     known = all(each.total_bytes is not None for each in log_dirs)
     total, usable = (
         sum(int(getattr(each, name) or 0) for each in log_dirs) if known else None
         for name in ("total_bytes", "usable_bytes")
     )
-    return InventoryBroker(id_, "h", rack, total, usable, False, None, tuple(log_dirs), silent)
+    return InventoryBroker(id_, "h", rack, total, usable, False, None, tuple(log_dirs), silent, throttle=throttle)
 
 
 def _log_dir(draw: st.DrawFn, path: str, cordoned: bool | None) -> Disk:

@@ -202,6 +202,34 @@ def test_a_broker_that_hangs_is_told_as_fenced_and_gets_nothing(four: KRaftClust
         wait_until(lambda: cluster.live() == {1, 2, 3, 4}, what="broker 4 is back", timeout_s=60)
 
 
+def test_what_is_offline_goes_to_the_free_broker_and_not_to_one_that_a_throttle_holds(
+    four: KRaftCluster, tmp_path: Path
+) -> None:
+    """An outsider's find: an operator's throttle held broker 4 to 20 kB/s, which got all that was offline."""
+    shunter, topic = Shunter(four.bootstrap, tmp_path / "moves.journal"), "urgent"
+    rate, listed = "follower.replication.throttled.rate", "follower.replication.throttled.replicas"
+    held = "somebody else's throttle holds broker 4 to 20.0 kB/s"
+    with closing(Cluster(four.bootstrap)) as cluster:
+        cluster.make(topic, dict.fromkeys(range(6), (1, 3)), {"min.insync.replicas": "2", listed: "*"})
+        fill(four.bootstrap, topic, 6, 1_000_000)
+        wait_until(lambda: cluster.in_sync(topic), what="all are in sync", timeout_s=60)
+        throttled = ConfigResource(ConfigResourceType.BROKER, "4", {rate: "20000"})
+        cluster.admin.alter_configs([throttled], raise_on_unknown=False, incremental=True)
+        wait_until(lambda: cluster.throttles((4,), ()), what="broker 4 shows its rate", timeout_s=30)
+        four.nodes[3].kill()
+        try:
+            wait_until(lambda: 3 not in cluster.live(), what="broker 3 is fenced", timeout_s=60)
+            done = shunter.run("plan", "--scope", "offline", "--execute", "--yes")
+            assert f"{held}: it would get only what no other broker may take" in done.stdout + done.stderr
+            assert cluster.replicas(topic) == dict.fromkeys(range(6), (1, 2)), done.stdout + done.stderr
+            assert cluster.in_sync(topic)
+        finally:
+            four.nodes[3].start()
+            shunter.run("throttles", "clear", "--yes")
+            cluster.admin.delete_topics([topic])
+        wait_until(lambda: 3 in cluster.live(), what="broker 3 is back", timeout_s=60)
+
+
 def test_doctor_tells_the_release_of_these_brokers(four: KRaftCluster, tmp_path: Path) -> None:
     told = Shunter(four.bootstrap, tmp_path / "moves.journal").run("doctor").stdout
     assert f"the Kafka of all brokers is {KRAFT_VERSION.rpartition('.')[0]}" in told

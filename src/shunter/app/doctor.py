@@ -12,7 +12,7 @@ from shunter.app.executor.session import LoadedJournal, Target, claim_name, conn
 from shunter.app.executor.throttles import throttles_set
 from shunter.core.check_up import diagnose
 from shunter.core.executor.state import ExecutorState
-from shunter.core.executor.throttling.debts import told_debts
+from shunter.core.executor.throttling.debts import own_rates, told_debts
 from shunter.drivers.admin.check_up import HURRIED_S, named_operations, take_check_up
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claim import GROUP, claim_seen_by
@@ -118,6 +118,7 @@ async def _look_into_journal(
             for move in loaded.state.open_moves()
         ),
         loaded.state.cordoned(),
+        rates=own_rates(loaded.state, SystemClock().now_ms()),
     )
     return journal, loaded, seen
 

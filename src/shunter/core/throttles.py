@@ -14,7 +14,7 @@ then its new value stays. Another tool's value that throttles as much as Shunter
 may guard the brokers. Shunter's lists put its moves under such a rate, so dry runs, notices and the ETA name it (`told_lower`).
 Without a throttle Shunter sets no list: then dry runs and notices name the rates that others' lists put its copies
 under (`lower_anyway`). Somebody's list `*` puts ordinary replication under Shunter's rate: `told_shared`.
-Apache's tool overwrites it, and so does its drop-in.
+Apache's tool overwrites it, and so does its drop-in. A plan knows which brokers others' throttles hold (`held_to`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from shunter.core.wording import named, told_bytes, told_rate
+from shunter.core.wording import named, told_brokers, told_bytes, told_rate
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
@@ -181,6 +181,39 @@ def lower_anyway(
             found |= {ThrottleKey("broker", entry.partition(":")[2], _RATE_OF[key.setting]) for entry in entries}
     lower = lower_than(wanted, own, effective)
     return {key: rate for key, rate in lower.items() if key in found or key.setting == LOG_DIR_RATE}
+
+
+def held_to(
+    rates: Mapping[BrokerId, Mapping[str, str | None]], lists: Iterable[Mapping[str, str | None]]
+) -> dict[BrokerId, int]:
+    """The lowest rate that holds each broker, bytes per second: it has the rate, and a list names replicas of it.
+
+    Args:
+        rates: By broker, its effective rates by setting.
+        lists: Of each topic, its lists by setting.
+    """
+    listed: dict[str, set[str]] = {setting: set() for setting in LISTS}
+    for of_topic in lists:
+        for setting, found in listed.items():
+            found.update(entry.rpartition(":")[2].strip() for entry in (of_topic.get(setting) or "").split(","))
+    held = {
+        broker: [
+            int(value)
+            for setting, rate in _RATE_OF.items()
+            if (value := own.get(rate) or "").isdigit() and {"*", str(broker)} & listed[setting]
+        ]
+        for broker, own in rates.items()
+    }
+    return {broker: min(found) for broker, found in held.items() if found and min(found) < UNLIMITED}
+
+
+def told_unknown_throttles(untold: Iterable[tuple[BrokerId, str]]) -> list[str]:
+    """That it is not known of some brokers whether a throttle holds them, a sentence for each reason."""
+    brokers: dict[str, list[BrokerId]] = {}
+    for broker, why in untold:
+        brokers.setdefault(why, []).append(broker)
+    known = "is not known, so the plan takes it for none"
+    return [f"whether a throttle holds {told_brokers(found)} {known}: {why}" for why, found in brokers.items()]
 
 
 def shared_lists(wanted: Iterable[ThrottleKey], own: Mapping[ThrottleKey, str | None]) -> frozenset[str]:

@@ -7,7 +7,8 @@ from typing import Any
 from shunter.errors import FormatError
 from shunter.model.inventory import BrokerFacts, Disk
 
-FACT_KEYS = ("live", "fenced", "cordoned", "silent", "needs_all", "log_dirs")
+_STATES = ("live", "fenced", "cordoned", "silent", "needs_all")
+FACT_KEYS = (*_STATES, "throttle", "log_dirs")
 _SIZES = {"total": "total_bytes", "usable": "usable_bytes"}
 _FLAGS = ("failed", "cordoned")
 _LOG_DIR_KEYS = ("path", *_SIZES, *_FLAGS, "replicas")
@@ -42,14 +43,15 @@ def read_facts(entry: dict[str, Any], place: str) -> BrokerFacts:
     Raises:
         FormatError: names the key whose value breaks a rule.
     """
-    live, fenced, cordoned, silent, needs_all = (_flag(entry, key, place) for key in FACT_KEYS[:-1])
+    live, fenced, cordoned, silent, needs_all = (_flag(entry, key, place) for key in _STATES)
+    rest = silent, needs_all, _amount(entry, "throttle", place)
     found = entry.get("log_dirs")
     if found is None:
-        return BrokerFacts(live, fenced, cordoned, None, silent, needs_all)
+        return BrokerFacts(live, fenced, cordoned, None, *rest)
     if not isinstance(found, list):
         raise FormatError(place, f"log_dirs: {found!r} is not a list")
     log_dirs = tuple(_read_log_dir(each, f"{place}.log_dirs[{at}]") for at, each in enumerate(found))
-    return BrokerFacts(live, fenced, cordoned, log_dirs, silent, needs_all)
+    return BrokerFacts(live, fenced, cordoned, log_dirs, *rest)
 
 
 def _read_log_dir(found: Any, place: str) -> Disk:
@@ -59,15 +61,18 @@ def _read_log_dir(found: Any, place: str) -> Disk:
     if unknown:
         raise FormatError(place, f"unknown key {unknown[0]!r}; known are {sorted(_LOG_DIR_KEYS)}")
     for key in (*_SIZES, "replicas"):
-        value = found.get(key)
-        if value is not None and (
-            isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18
-        ):
-            raise FormatError(place, f"{key}: {value!r} is not a number of at least 0")
+        _amount(found, key, place)
     failed, cordoned = (_flag(found, key, place) for key in _FLAGS)
     return Disk(
         found["path"], found.get("total"), found.get("usable"), failed or False, cordoned, found.get("replicas")
     )
+
+
+def _amount(entry: dict[str, Any], key: str, place: str) -> float | None:
+    value = entry.get(key)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18):
+        raise FormatError(place, f"{key}: {value!r} is not a number of at least 0")
+    return value
 
 
 def _flag(entry: dict[str, Any], key: str, place: str) -> bool | None:

@@ -207,6 +207,8 @@ class CheckedJournal:
     """By broker that an execution cordoned: the id of its plan."""
     topic: str = ""
     """The topic that the journal is in; "": it is in a file."""
+    rates: frozenset[tuple[BrokerId, float]] = frozenset()
+    """Rates of throttles at brokers that are the journal's own."""
 
     @property
     def open_moves(self) -> frozenset[TopicPartition]:

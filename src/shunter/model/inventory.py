@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from shunter.model.partition import BrokerId, Replicas
@@ -25,6 +26,10 @@ class Disk(NamedTuple):
         return self._replace(total_bytes=total, usable_bytes=usable)
 
 
+OF_USE_BYTES_PER_S = 1_000_000
+"""A throttle below it makes a broker slow: 10 GB would take more than two and a half hours."""
+
+
 class BrokerFacts(NamedTuple):
     """What is known of a broker, apart from its replicas. None is unknown: neither healthy nor ill."""
 
@@ -39,6 +44,13 @@ class BrokerFacts(NamedTuple):
     """Whether it is listed as live and answers nothing. Its replicas count as they are told until it is fenced."""
     needs_all: bool | None = None
     """Whether the controller of its cluster ends a step only when the whole target is in sync, as before Kafka 4.3."""
+    throttle: float | None = None
+    """Bytes per second to which somebody's throttle holds its replication: the lower of both sides. None: no throttle is known."""
+
+    @property
+    def slow(self) -> bool:
+        """Whether a throttle holds it to less than is of use: it receives only what no other broker can take."""
+        return self.throttle is not None and self.throttle < OF_USE_BYTES_PER_S
 
     @property
     def down(self) -> str:
@@ -100,6 +112,8 @@ class InventoryBroker(NamedTuple):
     """Each of its log dirs; None: unknown."""
     silent: bool | None = None
     needs_all: bool | None = None
+    throttle: float | None = None
+    """Bytes per second, as in `BrokerFacts`, whoever set it."""
 
     @property
     def facts(self) -> BrokerFacts:
@@ -107,7 +121,8 @@ class InventoryBroker(NamedTuple):
         log_dirs = self.log_dirs
         if log_dirs is None and self.disk_total_bytes is not None:
             log_dirs = (Disk("", self.disk_total_bytes, self.disk_usable_bytes),)
-        return BrokerFacts(not self.fenced, self.fenced, self.cordoned, log_dirs, self.silent, self.needs_all)
+        rest = self.silent, self.needs_all, self.throttle
+        return BrokerFacts(not self.fenced, self.fenced, self.cordoned, log_dirs, *rest)
 
 
 class InventoryPartition(NamedTuple):
@@ -209,3 +224,10 @@ class Inventory(NamedTuple):
     disks: tuple[BrokerDisks, ...] = ()
     fenced: tuple[InventoryBroker, ...] = ()
     """Brokers that are registered and fenced, if the cluster tells that."""
+    untold_throttles: tuple[tuple[BrokerId, str], ...] = ()
+    """Live brokers of which it is not known whether a throttle holds them, and why. Files do not have them."""
+
+    def without_throttles(self, own: Collection[tuple[BrokerId, float]]) -> Inventory:
+        """The same without rates at brokers that are Shunter's own: they end with the execution that needs them."""
+        brokers = (each._replace(throttle=None) if (each.id, each.throttle) in own else each for each in self.brokers)
+        return self._replace(brokers=tuple(brokers))

@@ -6,13 +6,16 @@ from shunter.core.throttles import (
     LEADER_RATE,
     LEADER_REPLICAS,
     LOG_DIR_RATE,
+    UNLIMITED,
     CopyEnds,
     Loan,
     cleared,
+    held_to,
     limited,
     log_dirs_limited,
     repay,
     told_bursts,
+    told_unknown_throttles,
     traffic_of,
 )
 from shunter.model.execution import ThrottleKey
@@ -55,3 +58,27 @@ def test_a_throttle_that_a_fetch_does_not_fit_into_says_that_copies_begin_faster
     assert told_bursts(400_000).startswith("a throttle of 400.0 kB/s holds on average over 11 s")
     assert told_bursts(None) == ""
     assert "up to 550.0 MB at once" in told_bursts(50_000_000)
+
+
+def test_a_broker_is_held_by_a_rate_whose_replicas_a_list_names() -> None:
+    follower, leader, both = {FOLLOWER_RATE: "20000"}, {LEADER_RATE: "7"}, {FOLLOWER_RATE: "20000", LEADER_RATE: "500"}
+    for rates, lists, held in [
+        (follower, [{FOLLOWER_REPLICAS: "*"}], 20_000),
+        (follower, [{FOLLOWER_REPLICAS: None}, {FOLLOWER_REPLICAS: "0:2, 1:1"}], 20_000),
+        (follower, [{FOLLOWER_REPLICAS: "1:2,0:11"}], None),
+        (follower, [{LEADER_REPLICAS: "*"}], None),
+        (follower, [], None),
+        (leader, [{LEADER_REPLICAS: "0:1"}], 7),
+        (both, [{LEADER_REPLICAS: "*", FOLLOWER_REPLICAS: "0:1"}], 500),
+        (both, [{LEADER_REPLICAS: "", FOLLOWER_REPLICAS: "0:1"}], 20_000),
+        ({FOLLOWER_RATE: str(UNLIMITED)}, [{FOLLOWER_REPLICAS: "*"}], None),
+        ({FOLLOWER_RATE: None}, [{FOLLOWER_REPLICAS: "*"}], None),
+    ]:
+        assert held_to({1: rates, 3: {}}, lists) == ({} if held is None else {1: held}), (rates, lists)
+
+
+def test_throttles_that_were_not_told_are_told_as_unknown_once_for_each_reason() -> None:
+    assert told_unknown_throttles([(1, "no right"), (2, "it is dying"), (3, "no right")]) == [
+        "whether a throttle holds brokers 1, 3 is not known, so the plan takes it for none: no right",
+        "whether a throttle holds broker 2 is not known, so the plan takes it for none: it is dying",
+    ]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from kafka import TopicPartition as KafkaTopicPartition
+from kafka import TopicPartitionReplica
 
 from made_certificates import authority, issued
 from shunter.drivers.admin import check_up
@@ -17,7 +18,7 @@ from shunter.drivers.admin.cluster import READ_WITHIN_S, Answer, KafkaPythonAdmi
 from shunter.drivers.admin.quorum import quorum_of
 from shunter.drivers.admin.settings import owners_of
 from shunter.drivers.security.tls import ClientTls
-from shunter.errors import DriverError
+from shunter.errors import DriverError, ErrorCode
 from shunter.formats.client_properties import TLS
 from shunter.model.check_up import FencedBroker, Quorum, Voter
 from shunter.model.execution import OngoingReassignment, ThrottleKey
@@ -151,13 +152,53 @@ async def test_copies_between_log_dirs_are_read_from_every_live_broker() -> None
     assert unanswered.failed[2].startswith("reading the log dirs of broker 2 was not answered")
 
 
+class SettingsClient(Client):
+    """Notes which resources each request is about, and orders of copies within brokers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[list[str]] = []
+        self.ordered: list[set[tuple[str, int, int]]] = []
+
+    def describe_configs(self, resources: Any, **_options: Any) -> dict[str, dict[str, Any]]:
+        self.asked.append([each.name for each in resources])
+        return {}
+
+    def alter_replica_log_dirs(self, asked: dict[tuple[str, int, int], str]) -> dict[Any, None]:
+        self.ordered.append(set(asked))
+        return {TopicPartitionReplica(*key): None for key in asked}
+
+
 async def test_settings_that_can_not_be_read_are_named_with_their_brokers() -> None:
-    """An outsider's find: "DescribeConfigs failed: no answer came in time", of one broker that was dead."""
-    keys = [ThrottleKey("broker", "2", "x"), ThrottleKey("topic", "t", "y"), ThrottleKey("topic", "t", "z")]
-    what = "reading settings of broker 2 and of topic t"
-    with pytest.raises(DriverError, match=f"{what} was not answered within"):
-        await Cluster({what}).read_settings(keys)
-    assert owners_of(keys[1:]) == "topic t"
+    """An outsider's finds: "DescribeConfigs failed: no answer came in time", of one broker that was dead; and well ones
+    that were named beside it.
+    """
+    brokers = [ThrottleKey("broker", str(broker), "x") for broker in (1, 2, 3)]
+    keys = [*brokers, ThrottleKey("topic", "t", "y"), ThrottleKey("topic", "t", "z")]
+    client = SettingsClient()
+    seen = await Cluster(set(), client).read_settings(keys)
+    assert (list(seen.own), list(seen.effective)) == (keys, keys)
+    assert sorted(client.asked) == [["1"], ["2"], ["3"], ["t"]]
+    whats = [f"reading settings of {owners_of(some)}" for some in (brokers[1:2], brokers[2:3], keys[3:])]
+    assert whats[0] == "reading settings of broker 2"
+    assert whats[2] == "reading settings of topic t"
+    silent = [f"{what} was not answered within 12 s" for what in whats]
+    for what, told in zip(whats, silent, strict=True):
+        with pytest.raises(DriverError, match=f"^{told}$") as failed:
+            await Cluster({what}, client).read_settings(keys)
+        assert failed.value.retriable
+    with pytest.raises(DriverError, match=f"^{silent[0]}; {silent[1]}$"):
+        await Cluster({*whats[:2]}, client).read_settings(keys)
+
+
+async def test_copies_within_brokers_are_ordered_broker_by_broker_and_the_silent_one_is_named() -> None:
+    client = SettingsClient()
+    ordered = [(broker, TopicPartition("t", at), "/b") for at in (0, 1) for broker in (1, 2)]
+    answered = await Cluster(set(), client).alter_log_dirs(ordered)
+    assert answered == {each[:2]: ErrorCode.NONE for each in ordered}
+    assert client.ordered == [{("t", 0, broker), ("t", 1, broker)} for broker in (1, 2)]
+    with pytest.raises(DriverError, match=r"^AlterReplicaLogDirs at broker 2 was not answered"):
+        await Cluster({"AlterReplicaLogDirs at broker 2"}, client).alter_log_dirs(ordered)
 
 
 async def test_what_nobody_answers_is_named_and_the_rest_is_read() -> None:

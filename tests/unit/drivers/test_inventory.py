@@ -5,6 +5,7 @@ from kafka import TopicPartition
 from kafka import errors as kafka_errors
 from kafka.structs import OffsetAndTimestamp
 
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, UNLIMITED
 from shunter.drivers.admin.inventory import (
     _Changing,
     _changing_around,
@@ -13,6 +14,7 @@ from shunter.drivers.admin.inventory import (
     _log_dirs,
     _offsets,
     _partition,
+    _rates,
     _space,
     take_inventory,
 )
@@ -148,3 +150,21 @@ def read_partition(*, isr, changing=None, listed=(1,), told=()):
 def test_a_replica_that_no_working_log_dir_lists_is_offline(offline, given):
     """A log dir that fails before KRaft's controller knows which replicas are in it: metadata call none of them offline."""
     assert read_partition(**given).offline == offline
+
+
+class _Rates:
+    """A client of brokers that tell their rates, or not."""
+
+    def described_by_each(self, brokers, settings, within_s):
+        assert (brokers, settings, within_s > 0) == ([1, 2, 3, 4], (LEADER_RATE, FOLLOWER_RATE), True)
+        return {
+            4: kafka_errors.KafkaTimeoutError("after 3 s"),
+            1: {LEADER_RATE: None, FOLLOWER_RATE: str(UNLIMITED)},
+            2: {FOLLOWER_RATE: "20000"},
+            3: DriverError("needs DescribeConfigs on Cluster", retriable=False),
+        }
+
+
+def test_rates_of_brokers_are_read_in_one_round_and_who_tells_none_is_unknown():
+    untold = ((3, "needs DescribeConfigs on Cluster"), (4, "no answer came in time: after 3 s"))
+    assert _rates(_Rates(), [1, 2, 3, 4]) == ({2: {FOLLOWER_RATE: "20000"}}, untold)

@@ -1,15 +1,19 @@
 """Settings of brokers: read in portions and from every broker, and changed when brokers report them."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
+from kafka import errors as kafka_errors
 from kafka.admin import ConfigResource
+from kafka.protocol.admin import DescribeConfigsResponse
 
-from shunter.core.throttles import LEADER_REPLICAS
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_REPLICAS
 from shunter.drivers.admin import settings
 from shunter.drivers.admin import settings as settings_in_force
+from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.drivers.admin.settings import (
     PER_REQUEST,
     effective,
@@ -19,7 +23,7 @@ from shunter.drivers.admin.settings import (
     told_by_each,
     topic_settings,
 )
-from shunter.errors import DriverError
+from shunter.errors import DriverError, ErrorCode
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId
 
@@ -164,3 +168,49 @@ async def test_a_missing_right_is_an_error() -> None:
 
     with pytest.raises(DriverError, match="needs DescribeConfigs"):
         await told_by_each([T], [1], denied)
+
+
+class Manager:
+    """The library's connections: broker 1 answers, 2 refuses the connection, 3 denies the right, 4 hangs, 5 is unknown."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def run(self, work: Any, *arguments: Any) -> Any:
+        return asyncio.run(work(*arguments))
+
+    def send(self, request: Any, node_id: int) -> int:
+        ((_kind, name, settings),) = request.resources
+        assert (name, list(settings)) == (str(node_id), [FOLLOWER_RATE])
+        if node_id == 5:
+            raise kafka_errors.UnknownBrokerIdError
+        self.sent.append(node_id)
+        return node_id
+
+    async def wait_for(self, broker: int, timeout_ms: float) -> Any:
+        assert self.sent == [1, 2, 3, 4], "all are asked before one is waited for"
+        assert timeout_ms <= 3_000
+        if broker in (2, 4):
+            raise {2: kafka_errors.KafkaConnectionError, 4: kafka_errors.KafkaTimeoutError}[broker]("no")
+        response = DescribeConfigsResponse
+        config = response.DescribeConfigsResult.DescribeConfigsResourceResult(
+            name=FOLLOWER_RATE, value="20000", read_only=False, config_source=2, is_sensitive=False, synonyms=[]
+        )
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if broker == 3 else ErrorCode.NONE
+        result = response.DescribeConfigsResult(
+            error_code=code, error_message="", resource_type=4, resource_name=str(broker), configs=[config]
+        )
+        return response(throttle_time_ms=0, results=[result])
+
+
+def test_all_brokers_are_asked_at_once_and_an_error_is_one_brokers_answer() -> None:
+    client = PinnedAdminClient.__new__(PinnedAdminClient)
+    client._manager = Manager()
+    told = client.described_by_each([1, 2, 3, 4, 5], [FOLLOWER_RATE], 3.0)
+    assert told[1] == {FOLLOWER_RATE: "20000"}
+    assert {broker: type(error) for broker, error in told.items() if broker != 1} == {
+        2: kafka_errors.KafkaConnectionError,
+        3: DriverError,
+        4: kafka_errors.KafkaTimeoutError,
+        5: kafka_errors.UnknownBrokerIdError,
+    }

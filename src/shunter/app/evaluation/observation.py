@@ -101,6 +101,7 @@ def sighting_of(
         FormatError: the cluster can't be planned as it is: some of its brokers have racks, and others don't.
     """
     taken = taken._replace(partitions=tuple(each for each in taken.partitions if each.replicas))
+    taken = taken.without_throttles(journal.rates)
     # The inventory has the check-up's topics too. Without them, a third less data goes to the process that plans.
     return Sighting(taken, replace(seen, topics=()), journal, _load(taken), past)
 

@@ -12,13 +12,16 @@ from shunter.app.client_configuration import configuration_of
 from shunter.app.executor.orders import holder_of
 from shunter.app.executor.session import Target, read_journal
 from shunter.app.planning.plan import Planned, PlanOptions, plan_raw
+from shunter.core.executor.throttling.debts import own_rates
+from shunter.core.throttles import told_unknown_throttles
 from shunter.core.wording import counted, named
 from shunter.drivers.admin.inventory import take_inventory
+from shunter.drivers.host.clock import SystemClock
 from shunter.errors import DriverError, FormatError
 from shunter.formats.plan_inventory import encode_plan_input, size_of
 from shunter.model.execution import Direction
 from shunter.model.inventory import Inventory, InventoryPartition
-from shunter.model.partition import Replicas, TopicPartition
+from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 
 class PlannedLive(NamedTuple):
@@ -34,10 +37,12 @@ class OpenGoals(NamedTuple):
 
     replicas: Mapping[TopicPartition, Replicas] = {}
     unread: str = ""
+    rates: frozenset[tuple[BrokerId, float]] = frozenset()
+    """Rates of throttles at brokers that are the journal's own."""
 
 
 async def open_goals(target: Target) -> OpenGoals:
-    """Where the moves that wait or run under a target's journal end.
+    """Where the moves that wait or run under a target's journal end, and its own throttles.
 
     Of a move that is being stopped the cluster shows where it ends.
     """
@@ -48,7 +53,8 @@ async def open_goals(target: Target) -> OpenGoals:
         state, _holder = await asyncio.to_thread(read_journal, place)
     except (DriverError, FormatError) as error:
         return OpenGoals(unread=str(error))
-    return OpenGoals({move.tp: move.goal for move in state.open_moves() if move.direction is not Direction.STOP})
+    goals = {move.tp: move.goal for move in state.open_moves() if move.direction is not Direction.STOP}
+    return OpenGoals(goals, rates=own_rates(state, SystemClock().now_ms()))
 
 
 def plan_cluster(
@@ -71,6 +77,7 @@ def plan_cluster(
     opened = opened or OpenGoals()
     taken = take_inventory(configuration_of(bootstrap, properties), offsets=False)
     taken = taken._replace(partitions=tuple(_at_its_goal(each, opened) for each in taken.partitions))
+    taken = taken.without_throttles(opened.rates)
     raw = encode_plan_input(taken)
     if save is not None:
         try:
@@ -103,6 +110,7 @@ def _notes(taken: Inventory, unread: str, *, rackless: bool) -> Iterator[str]:
     }  # A failed log dir is a fact of theirs.
     for broker, why in (each for each in taken.unanswered if each[0] not in told):
         yield f"broker {broker} did not report its log dirs: {why}"
+    yield from told_unknown_throttles(taken.untold_throttles)
     moving = [partition for partition in taken.partitions if partition.adding or partition.removing]
     if moving:
         counts = counted(len(moving), "partition is", "partitions are")

@@ -18,7 +18,8 @@ from shunter.core.keeper.words import held_by_word
 from shunter.core.planning.balance import plan
 from shunter.core.planning.bounds import byte_bound
 from shunter.core.planning.cluster import ClusterLoad
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import ORDER_ALONE, PlanRefused, PlanRequest, Scope
+from shunter.core.throttles import told_unknown_throttles
 from shunter.core.wording import counted
 from shunter.model.execution import MoveOrder
 from shunter.model.keeper import Condition, KeeperPolicy, Mode, Subject
@@ -269,6 +270,7 @@ def planned_for(asked: PlanRequest, sighting: Sighting, policy: KeeperPolicy) ->
             {tp for tp, _move in external(sighting)}.difference(TopicPartition(e.topic, e.partition) for e in changes)
         )
         told += [f"{tp} stays: {_told_moved(tp, sighting)}" for tp in others]
+    undone += [] if scope in ORDER_ALONE else told_unknown_throttles(sighting.inventory.untold_throttles)
     done = tuple(each for at, each in enumerate(changes) if at not in staying)
     if scope is Scope.FILLING_DISKS:
         return Made(done, (*_full_even_so(done, sighting, policy), *told, *undone))

@@ -98,6 +98,7 @@ def in_order(sighting: Sighting) -> Sighting:
             partitions=tuple(sorted(taken.partitions, key=lambda each: (each.topic, each.partition))),
             unanswered=tuple(sorted(taken.unanswered)),
             disks=tuple(sorted(taken.disks, key=lambda each: each.broker)),
+            untold_throttles=tuple(sorted(taken.untold_throttles)),
         ),
         check_up=replace(
             seen,

@@ -29,11 +29,20 @@ from shunter.core.planning.facts import (
     in_the_way,
     led_by_the_able,
     rooms,
+    slow,
     spare,
     without_data,
 )
 from shunter.core.planning.racks import RackRules
-from shunter.core.planning.request import EMPTYING, ORDER_ALONE, PlanRefused, PlanRequest, Scope, may_receive_nothing
+from shunter.core.planning.request import (
+    BALANCING,
+    EMPTYING,
+    ORDER_ALONE,
+    PlanRefused,
+    PlanRequest,
+    Scope,
+    may_receive_nothing,
+)
 from shunter.core.wording import counted
 
 _PRIORITY = 4.0
@@ -68,6 +77,8 @@ class Targets:
     """(B,) brokers that take part: not drained, not excluded, and not barred, unless the scope lets them lead or give."""
     receivers: Flags
     """(B,) brokers that may receive replicas; a subset of `members`."""
+    slow: Flags
+    """(B,) brokers that receive only what no other may take, as a throttle holds them. No broker, if all would be slow."""
     excluded: Flags
     """(B,) brokers that no replica may come to or leave."""
     barred: dict[int, str]
@@ -111,7 +122,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         PlanRefused: A broker or topic that the cluster doesn't have, or no broker is left to carry anything.
     """
     shut = barred(cluster)
-    members, receivers = _who(cluster, request, shut)
+    members, receivers, late = _who(cluster, request, shut)
     resources = cluster.resources()
     every, leading = weights(cluster, resources)
     fitness = fitness_of(cluster)
@@ -160,6 +171,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         weight=weight,
         members=members,
         receivers=receivers,
+        slow=late,
         excluded=excluded,
         barred=shut,
         largest=largest,
@@ -174,7 +186,7 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     )
 
 
-def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tuple[Flags, Flags]:
+def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tuple[Flags, Flags, Flags]:
     known = np.array(cluster.brokers)
     for asked, what in (
         (request.brokers, "brokers"),
@@ -209,9 +221,12 @@ def _who(cluster: ClusterLoad, request: PlanRequest, shut: dict[int, str]) -> tu
     receivers = members.copy()
     if request.scope not in ORDER_ALONE:
         receivers[list(shut)] = False
+    late = slow(cluster) & bool((receivers & ~slow(cluster)).any())
     if request.scope is Scope.FILL:
         receivers &= np.isin(known, request.brokers)
-    return members, receivers
+    if request.scope in BALANCING:
+        receivers &= ~late  # A balance that waits for a throttle is none.
+    return members, receivers, late
 
 
 def _rack_levels(cluster: ClusterLoad, rules: RackRules, apart: Flags) -> tuple[Floats, bool]:

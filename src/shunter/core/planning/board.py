@@ -96,6 +96,7 @@ class Board:
         self.factors: list[int] = (replicas != ABSENT).sum(axis=1).tolist()
         self.movable: list[bool] = targets.movable.tolist()
         self.shut = np.where(targets.receivers, 0.0, -np.inf)
+        self.some_slow = bool(targets.slow.any())
         self.limited = bool(np.isfinite(targets.hard).any()) or bool(np.isfinite(targets.largest).any())
         self.kept = np.array([float(resource is Resource.DISK) for resource in targets.resources])
         self.smallest = float(cluster.sizes[targets.movable].min(initial=np.inf))
@@ -209,6 +210,13 @@ class Board:
         if self.limited:
             gain[self.too_much(added)] = -np.inf
         return gain
+
+    def best(self, scores: Floats) -> int:
+        """The broker with the highest score (-inf: it may not be). A slow one comes after all others."""
+        if self.some_slow:
+            others = np.where(self.targets.slow, -np.inf, scores)
+            scores = others if np.isfinite(others).any() else scores
+        return int(scores.argmax())
 
     def too_much(self, added: Floats) -> Flags:
         """(B,) brokers where `added` would exceed a hard limit."""

@@ -98,6 +98,11 @@ def barred(cluster: ClusterLoad) -> dict[int, str]:
     return found
 
 
+def slow(cluster: ClusterLoad) -> Flags:
+    """(B,) whether somebody's throttle holds a broker to less than is of use."""
+    return np.array([each.slow for each in cluster.facts] or [False] * len(cluster.brokers), np.bool_)
+
+
 def closed(cluster: ClusterLoad) -> Flags:
     """(B,) whether all log dirs of a broker are cordoned."""
     return np.array([each.closed for each in cluster.facts] or [False] * len(cluster.brokers), np.bool_)
@@ -189,6 +194,7 @@ __all__ = [
     "in_the_way",
     "led_by_the_able",
     "rooms",
+    "slow",
     "spare",
     "why_endless",
     "without_data",

@@ -8,11 +8,21 @@ import numpy as np
 
 from shunter.core.planning.board import Board
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Indexes, Ints, Resource, distinct
-from shunter.core.planning.facts import CORDONED, LEADS_FROM, OFFLINE, barred, closed, fitness_of, in_the_way, rooms
+from shunter.core.planning.facts import (
+    CORDONED,
+    LEADS_FROM,
+    OFFLINE,
+    barred,
+    closed,
+    fitness_of,
+    in_the_way,
+    rooms,
+    slow,
+)
 from shunter.core.planning.moves import BalancedPlan, Undone, percent_of
-from shunter.core.planning.request import MEASURED, ORDER_ALONE, SPENT, Scope
+from shunter.core.planning.request import BALANCING, MEASURED, ORDER_ALONE, SPENT, Scope
 from shunter.core.spare_replicas import OFFLINE_FIRST, thinness, told_thin
-from shunter.core.wording import counted, named
+from shunter.core.wording import counted, named, told_rate
 
 _TOLD = 20
 _NOTHING = 1e-9
@@ -127,6 +137,7 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
             yield f"broker {broker} {why}: nothing comes to it"
         elif cluster.facts and cluster.facts[at].down:  # All others can lead what they have in sync.
             yield f"broker {broker} {why}: it is put first nowhere"
+    yield from _who_is_slow(plan)
     lost = np.flatnonzero(goal.lost)
     if len(lost):
         names = named(map(cluster.partition_name, lost.tolist()))
@@ -154,6 +165,32 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         ]
         if blind:
             yield f"nothing is known of the room on the disks of {', '.join(blind)}: the plan does not bound what comes there"
+
+
+def _who_is_slow(plan: BalancedPlan) -> Iterator[str]:
+    """Say which brokers throttles hold to less than is of use, and what comes to them all the same."""
+    goal, cluster = plan.targets, plan.cluster
+    if plan.request.scope in ORDER_ALONE:
+        return
+    for at in np.flatnonzero(slow(cluster) & goal.members).tolist():
+        held = _told_throttle(cluster, at)
+        came = plan.moves.partition[plan.moves.target == at].tolist()
+        if came:
+            asked = cluster.brokers[at] in plan.request.replacements
+            why = "the request names it" if asked else "no broker without one may take them"
+            counts = counted(len(came), "replica comes", "replicas come")
+            yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}"
+        elif plan.request.scope in BALANCING:
+            yield f"{held}: nothing comes to it until that is lifted"
+        else:
+            yield f"{held}: it would get only what no other broker may take"
+
+
+def _told_throttle(cluster: ClusterLoad, at: int) -> str:
+    """That a throttle holds a broker, which is slow by that."""
+    return (
+        f"somebody else's throttle holds broker {cluster.brokers[at]} to {told_rate(cluster.facts[at].throttle or 0)}"
+    )
 
 
 def _who_leads_instead(plan: BalancedPlan) -> Iterator[str]:
@@ -238,6 +275,8 @@ def _why(plan: BalancedPlan, board: Board, broker: int, column: int, *, over: bo
     if orders or resource in _LED:
         return _why_not_led(plan, broker, over=over, orders=orders)
     if not over and not goal.receivers[broker]:
+        if goal.slow[broker]:
+            return _told_throttle(cluster, broker)
         return f"the scope {plan.request.scope.value} lets nothing move to it"
     if over and plan.request.scope is Scope.FILL:
         return "the scope fill lets nothing leave it"
@@ -256,6 +295,9 @@ def _told_barred(plan: BalancedPlan) -> str:
     """The facts that leave a plan fewer brokers, to be put behind a reason; "": there are none."""
     goal, known = plan.targets, plan.cluster.brokers
     facts = [f"broker {known[at]} {why}" for at, why in sorted(goal.barred.items()) if not goal.excluded[at]]
+    facts += [
+        _told_throttle(plan.cluster, at) for at in np.flatnonzero(goal.slow & goal.members & ~goal.receivers).tolist()
+    ]
     return f" (nothing can go to some: {named(facts)})" if facts else ""
 
 

@@ -202,8 +202,9 @@ def _best(board: Board, partition: int, slot: int, broker: int, opened: Floats) 
     """The receiver with the largest gain; -1 when no move lowers the violation."""
     weight = board.weight_of(partition, slot)
     gain = board.gains(weight, board.openings(partition, slot) + opened)
-    best = int(gain.argmax())
-    return best if float(gain[best]) + board.loss(broker, weight) > _LEAST_GAIN else -1
+    loss = board.loss(broker, weight)
+    best = board.best(np.where(gain + loss > _LEAST_GAIN, gain, -np.inf))
+    return best if float(gain[best]) + loss > _LEAST_GAIN else -1
 
 
 def _swap_all(board: Board, column: int) -> None:
@@ -228,8 +229,9 @@ def _swap(board: Board, broker: int, column: int, *, over: bool) -> bool:
     partners = np.argsort((load - targets.share[:, column]) * (1 if over else -1), kind="stable")
     ours = _sample(board, broker, column, float(excess), over)
     best: tuple[float, tuple[int, int, int, int, int]] | None = None
-    for partner in partners[targets.receivers[partners]][:_SWAP_BROKERS].tolist():
-        if partner == broker or not targets.receivers[broker]:
+    able = targets.receivers & ~targets.slow
+    for partner in partners[able[partners]][:_SWAP_BROKERS].tolist():
+        if partner == broker or not able[broker]:
             continue
         found = _best_pair(board, broker, partner, ours, _sample(board, partner, column, float(-excess), not over))
         if found is not None and (best is None or found[0] > best[0]):

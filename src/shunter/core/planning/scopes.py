@@ -303,7 +303,7 @@ def _fix_one(board: Board, partition: int) -> bool:
         opened = board.openings(partition, slot).copy()
         opened[rules.rack_of == rules.rack_of[row[slot]]] = -np.inf
         gain = board.gains(board.weight_of(partition, slot), opened)
-        best = int(gain.argmax())
+        best = board.best(gain)
         if np.isfinite(gain[best]):
             board.move(partition, slot, best, Why.RACKS)
             return True

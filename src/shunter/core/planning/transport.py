@@ -329,7 +329,7 @@ def place(
             score -= (crowd * float(weight.sum())) * held[topics[position]]
         if board.limited:
             score[board.too_much(added)] = -np.inf
-        best = int(score.argmax())
+        best = board.best(score)
         fits = score[best] > -np.inf and (must or float(need[best] @ weight) > 0.5 * float(added @ weight))
         if not fits or not (must or board.affords_one(partition, slot)):
             left.append(position)

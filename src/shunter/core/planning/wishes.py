@@ -223,7 +223,7 @@ def _settle(board: Board, partition: int, slot: int, why: Why, allowed: Flags | 
             opened = np.where(allowed, board.shut, -np.inf)
             opened[[*taken, *board.ill_at(partition)]] = -np.inf
     gain = board.gains(board.weight_of(partition, slot), opened)
-    best = int(gain.argmax())
+    best = board.best(gain)
     if not np.isfinite(gain[best]):
         return False
     board.move(partition, slot, best, why)
@@ -300,6 +300,7 @@ def no_place(board: Board, partition: int, allowed: Flags | None = None) -> str:
     ill = np.isin(np.arange(len(known)), board.ill_at(partition))
     rule_out(ill, "has a replica of it that is offline or out of sync", "have replicas of it that are out of sync")
     rule_out(goal.excluded, "is excluded", "are excluded")
+    rule_out(goal.slow & ~goal.receivers, "is held by somebody's throttle", "are held by somebody's throttle")
     rule_out(~goal.receivers, "gets nothing by this scope", "get nothing by this scope")
     if allowed is not None:
         rule_out(~allowed, "is not among those wanted", "are not among those wanted")

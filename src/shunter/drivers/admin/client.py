@@ -10,7 +10,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
-from kafka.admin import ConfigResource
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -138,6 +138,38 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         request = self._describe_configs_request(resources, include_synonyms=True)
         response = await self._manager.send(request, node_id=broker)
         return self._describe_configs_process_responses([response], "all")
+
+    def described_by_each(
+        self, brokers: Iterable[BrokerId], settings: Sequence[str], within_s: float
+    ) -> dict[BrokerId, dict[str, str | None] | Exception]:
+        """Ask brokers at once for the effective values of some of their settings. Blocks.
+
+        Returns:
+            The values by setting; or why a broker told none in time. A setting that it does not know is left out.
+        """
+        found: dict[BrokerId, dict[str, str | None] | Exception]
+        found = self._manager.run(self._described_by_each, brokers, settings, within_s)
+        return found
+
+    async def _described_by_each(self, brokers: Iterable[BrokerId], settings: Sequence[str], within_s: float) -> Any:
+        asked: dict[BrokerId, Any] = {}
+        found: dict[BrokerId, Any] = {}
+        for broker in brokers:
+            resource = ConfigResource(ConfigResourceType.BROKER, str(broker), list(settings))
+            try:
+                asked[broker] = self._manager.send(self._describe_configs_request([resource]), node_id=broker)
+            except kafka_errors.KafkaError as error:
+                found[broker] = error
+        until = time.monotonic() + within_s
+        for broker, answer in asked.items():
+            try:
+                response = await self._manager.wait_for(answer, max(1.0, (until - time.monotonic()) * 1000))
+                told = self._describe_configs_process_responses([response], "all")
+                values = told.get("broker", {}).get(str(broker), {})
+                found[broker] = {setting: each.get("value") for setting, each in values.items()}
+            except (kafka_errors.KafkaError, DriverError) as error:
+                found[broker] = error
+        return found
 
     def newest_metadata_version(self, broker: BrokerId) -> int | None:
         """Return the newest `metadata.version` that one broker knows, by its level; None before KRaft. Blocks."""

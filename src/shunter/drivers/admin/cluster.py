@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafka import errors as kafka_errors
 
 from shunter.core.under_way import copies_among
-from shunter.core.wording import named
+from shunter.core.wording import NAMED, named
 from shunter.drivers.admin.answers import NotSet, SettingsSeen, TopicsSeen, translated
 from shunter.drivers.admin.bootstrap_probe import look_at, protocol_of, servers_of
 from shunter.drivers.admin.client import SHUNNED_FOR_S, connected, is_shunters, known_addresses
@@ -307,10 +308,28 @@ class KafkaPythonAdmin:
             return str(error)
 
     async def read_settings(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
-        """Read settings of brokers and topics."""
+        """Read settings of brokers and topics.
+
+        Raises:
+            DriverError: it names the broker that did not answer, or the topics that no broker told of.
+        """
+        # Each broker has to be asked for its own settings.
+        groups: dict[str, list[ThrottleKey]] = {}
+        for key in keys:
+            groups.setdefault(key.name if key.kind == "broker" else "", []).append(key)
+        told = await asyncio.gather(*map(self._read_some, groups.values()), return_exceptions=True)
+        failed = [each for each in told if isinstance(each, BaseException)]
+        if failed:
+            raise _joined(failed)
+        seen = [each for each in told if isinstance(each, SettingsSeen)]
+        own, effective = ({key: value for each in seen for key, value in each[at].items()} for at in (0, 1))
+        return SettingsSeen({key: own[key] for key in keys}, {key: effective[key] for key in keys})
+
+    async def _read_some(self, keys: Sequence[ThrottleKey]) -> SettingsSeen:
+        """Read settings of topics, or of one broker."""
         return await self._call(
             f"reading settings of {owners_of(keys)}",
-            "DescribeConfigs on Cluster (brokers) and on Topic (topics)",
+            f"DescribeConfigs on {'Cluster' if keys[0].kind == 'broker' else 'Topic'}",
             lambda client: read_settings(client, keys),
         )
 
@@ -486,10 +505,17 @@ class KafkaPythonAdmin:
     async def alter_log_dirs(
         self, replicas: Sequence[tuple[BrokerId, TopicPartition, str]]
     ) -> dict[tuple[BrokerId, TopicPartition], ErrorCode]:
-        """Send AlterReplicaLogDirs; return each replica's error."""
-        return await self._call(
-            "AlterReplicaLogDirs", "Alter on Cluster", lambda client: move_replicas(client, replicas)
-        )
+        """Send AlterReplicaLogDirs to one broker after the other; return each replica's error.
+
+        Raises:
+            DriverError: it names the broker that did not answer. Those after it were not asked.
+        """
+        answered: dict[tuple[BrokerId, TopicPartition], ErrorCode] = {}
+        for broker in dict.fromkeys(broker for broker, _tp, _path in replicas):
+            own = [each for each in replicas if each[0] == broker]
+            what = f"AlterReplicaLogDirs at broker {broker}"
+            answered |= await self._call(what, "Alter on Cluster", functools.partial(move_replicas, replicas=own))
+        return answered
 
     async def close(self) -> None:
         """Close all connections."""
@@ -531,6 +557,14 @@ def _elect(client: Any, by_topic: dict[str, list[int]]) -> dict[TopicPartition, 
         for topic in answer.replica_election_results
         for found in topic.partition_result
     }
+
+
+def _joined(errors: Sequence[BaseException]) -> BaseException:
+    """One error for several brokers: the first that must not be tried again, else all of them in words."""
+    final = [each for each in errors if not (isinstance(each, DriverError) and each.retriable)]
+    if final or len(errors) == 1:
+        return (final or errors)[0]
+    return DriverError("; ".join(map(str, errors[:NAMED])), retriable=True)
 
 
 def _was_not_sent(error: DriverError) -> bool:

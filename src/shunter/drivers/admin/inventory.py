@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS, UNLIMITED, held_to
 from shunter.drivers.admin.answers import in_words, translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
@@ -94,7 +95,10 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
         if int(partition["leader_id"]) >= 0
     ]
     starts, ends = (_offsets(client, led if offsets else [], which) for which in (_EARLIEST, _LATEST))
-    settings = effective(client, [str(topic["name"]) for topic in topics], (MIN_INSYNC, _CLEANUP))
+    rates, untold = _rates(client, [broker for broker in up if broker not in silent])
+    wanted = (MIN_INSYNC, _CLEANUP, *(LISTS if rates else ()))
+    settings = effective(client, [str(topic["name"]) for topic in topics], wanted)
+    held = held_to(rates, settings.values())
     # Plans need it beside replicas that are offline alone.
     offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"]) or any(
         each.failed for seen in log_dirs.values() for each in seen
@@ -110,6 +114,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
             log_dirs=log_dirs.get(int(broker["broker_id"])),
             silent=int(broker["broker_id"]) in silent or None,
             needs_all=needs_all,
+            throttle=held.get(int(broker["broker_id"])),
         )
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
     ]
@@ -122,7 +127,20 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
         for found in sorted(topic["partitions"], key=lambda found: int(found["partition_index"]))
     )
     taken_at_ms = int((began + time.time()) / 2 * 1000)
-    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, unanswered, disks, fenced)
+    seen = unanswered, disks, fenced, untold
+    return Inventory(str(described["cluster_id"]), taken_at_ms, brokers, partitions, *seen)
+
+
+def _rates(client: Any, brokers: Sequence[int]) -> tuple[dict[int, dict[str, str | None]], tuple[tuple[int, str], ...]]:
+    """Rates of throttles by broker that has one, and the brokers that tell none, with the reason."""
+    rates: dict[int, dict[str, str | None]] = {}
+    untold: list[tuple[int, str]] = []
+    for broker, told in client.described_by_each(brokers, (LEADER_RATE, FOLLOWER_RATE), ANSWERS_WITHIN_S).items():
+        if isinstance(told, Exception):
+            untold.append((broker, str(told) if isinstance(told, DriverError) else in_words(told)))
+        elif any(value not in (None, str(UNLIMITED)) for value in told.values()):
+            rates[broker] = told
+    return rates, tuple(sorted(untold))
 
 
 def _changing_around(client: Any, read: Callable[[], Answer]) -> tuple[Answer, dict[tuple[str, int], _Changing]]:

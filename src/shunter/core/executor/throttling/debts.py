@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from shunter.core.executor.state import ExecutorState
+from shunter.core.throttles import RATES
 from shunter.model.execution import ThrottleKey
 from shunter.model.partition import BrokerId
 
@@ -32,6 +33,22 @@ def waited_until_ms(state: ExecutorState, idle_since_ms: int, now_ms: int) -> in
         down = [cluster.down_since_ms.get(int(key.name)) for key in state.throttles]
         due = min(due, max((since + BOUNCE_MS for since in down if since is not None), default=now_ms))
     return due if now_ms < due else None
+
+
+def own_rates(state: ExecutorState, now_ms: int) -> frozenset[tuple[BrokerId, float]]:
+    """Rates that brokers may show, and that are this journal's own: broker and bytes per second."""
+    held = {key: throttle.ours for key, throttle in state.throttles.items()}
+    late = {
+        key: {value for value in given.ours if given.may_be_shown(value, now_ms)}
+        for key, given in state.given_back.items()
+    }
+    return frozenset(
+        (int(key.name), float(value))
+        for found in (held, late)
+        for key, values in found.items()
+        if key.setting in RATES
+        for value in values
+    )
 
 
 def is_down(state: ExecutorState, key: ThrottleKey) -> bool:
