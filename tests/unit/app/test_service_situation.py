@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from service_orders import order
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
-from shunter.app.service.driving import not_driven
+from shunter.app.service.driving import Driving, not_driven
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.service import sure
 from shunter.cli.service.run import _show_proposal
@@ -26,6 +26,7 @@ from shunter.drivers.journal.journals import JournalHeld
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
 from shunter.model.keeper import DEFAULTS, KeeperPolicy, Mode
+from shunter.model.notice import Notice
 from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 ANNA = Signature("anna")
@@ -309,6 +310,63 @@ def test_a_cluster_that_answers_again_is_not_said_to_be_silent(tmp_path: Path) -
         )
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+@pytest.mark.parametrize("sign", ["silent_ms", "unheard_ms"])
+def test_who_drives_says_at_once_that_the_cluster_does_not_answer(tmp_path: Path, sign: str) -> None:
+    """An SRE's find: for up to a minute the driver said "healthy", and a standby said that no broker answers."""
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        looking = asyncio.create_task(life.keeper.look_forever())
+        await life.until(lambda: stands(life).state == "ok" and stands(life).figures is Age.CURRENT)
+        yard.answers = False
+        setattr(yard, sign, 8_000)
+        yard.tell()
+        await life.until(lambda: stands(life).state == "unreachable")
+        assert (stands(life).severity, stands(life).headline) == (
+            ClusterSeverity.CRITICAL,
+            "does not answer: no broker answers",
+        )
+        assert stands(life).doing.endswith("this service moves nothing, and nothing begins before the cluster answers")
+        failed = life.keeper.counts.failed_observations
+        yard.tell()
+        for _turn in range(100):
+            await asyncio.sleep(0)
+        assert life.keeper.counts.failed_observations == failed, "one sign is one look"
+        yard.answers = True
+        setattr(yard, sign, 0)
+        yard.tell()
+        await life.until(lambda: stands(life).state == "ok")
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+def test_a_standby_whose_cluster_is_gone_looks_at_once(tmp_path: Path) -> None:
+    yard = Yard(Clock(), held_by=THEM)
+    gone: list[DriverError] = []
+
+    @contextlib.asynccontextmanager
+    async def seat(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
+        if gone:
+            raise gone[0]
+        async with yard.seat(listener) as driving:
+            yield driving
+
+    async def scenario() -> None:
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.PROPOSE), seat=seat) as life:
+            looking = asyncio.create_task(life.keeper.look_forever())
+            await life.until(lambda: stands(life).state == "standby" and stands(life).figures is Age.CURRENT)
+            yard.answers = False
+            gone.append(NoBrokerAnswers("no broker answers", retriable=True))
+            await life.until(lambda: stands(life).state == "unreachable")
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    asyncio.run(scenario())
 
 
 def test_who_has_just_begun_to_drive_does_not_say_that_nothing_moves(tmp_path: Path) -> None:
