@@ -126,7 +126,8 @@ async def test_a_wrong_token_in_the_address_is_told(browser: Browser, visited: V
 
 
 @pytest.mark.parametrize(
-    "path", ["nosuch", "clusters/%E0%A4%A", "clusters/prod-eu/nosuch", "clusters/prod-eu/moves/more"]
+    "path",
+    ["nosuch", "clusters/%E0%A4%A", "clusters/prod-eu/nosuch", "clusters/prod-eu/moves/more", "#/clusters/prod-eu"],
 )
 async def test_an_address_of_nothing_says_so(visited: Visited, path: str) -> None:
     await visited.page.goto(visited.address + path)

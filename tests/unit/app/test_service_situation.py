@@ -369,6 +369,23 @@ def test_a_standby_whose_cluster_is_gone_looks_at_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_the_imbalance_says_of_which_brokers_it_is(tmp_path: Path) -> None:
+    """An SRE's find: a card said "Imbalance 100 %", and not that this was of bytes, and of the broker just emptied."""
+    yard = Yard(Clock(), [(1, 2), (1, 2), (1, 3)])
+
+    async def story(life: Life) -> None:
+        for drained, told in (
+            (False, "bytes of broker 1 against the mean of 3 live brokers"),
+            (True, "bytes of broker 1 against the mean of 2 live brokers, without broker 3 to be emptied"),
+        ):
+            if drained:
+                await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
+            await life.first_look()
+            assert life.published.page("yard").row.balance_of == told
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_who_has_just_begun_to_drive_does_not_say_that_nothing_moves(tmp_path: Path) -> None:
     """An outsider's find, for seconds after a take-over: "moves nothing", and its journal had ten open moves."""
 
@@ -631,11 +648,11 @@ def test_while_the_cluster_can_not_be_observed_no_rate_and_no_end_are_shown(tmp_
         known.execution = replace(known.execution, bytes_per_s=5.0, left_ms=7, low_ms=6, high_ms=8)
         life.keeper.show_moves()
         moves = life.published.moves("yard")
-        assert (moves.bytes_per_s, moves.left_ms, life.published.page("yard").row.left_ms) == (5.0, 7, 7)
+        assert (moves.copy_bytes_per_s, moves.left_ms, life.published.page("yard").row.left_ms) == (5.0, 7, 7)
         yard.answers = False
         await life.keeper.look_once()
         moves = life.published.moves("yard")
-        assert (moves.bytes_per_s, moves.left_ms, moves.low_ms, moves.high_ms) == (None, None, None, None)
+        assert (moves.copy_bytes_per_s, moves.left_ms, moves.low_ms, moves.high_ms) == (None, None, None, None)
         assert moves.why_no_eta == "the cluster does not answer"
         assert life.published.page("yard").row.left_ms is None
 

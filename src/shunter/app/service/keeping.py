@@ -51,7 +51,7 @@ from shunter.model.service import (
 )
 from shunter.views.contents import Contents
 from shunter.views.execution import OPEN_STATES, ExecutionView
-from shunter.views.history import told_proposal
+from shunter.views.history import told_begun, told_proposal
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import ClusterCounts
 
@@ -352,7 +352,7 @@ class ClusterKeeper(ClusterWords):
         assert driving is not None
         starting = replace(proposal, state=ProposalState.STARTING, changed_at_ms=self.parts.clock.now_ms())
         try:
-            await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
+            await self.write(StoreBatch((starting,), (self.event("begun", told_begun(proposal), proposal.id),)))
         except StoreFailed:
             return
         # This is a task of its own, because a large plan takes long to be journalled, and looks go on meanwhile.

@@ -269,8 +269,11 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
             yield severity, f"{when}{held[0].text}"
         elif held:
             # No total: figures beside this count all conditions, also those that are told above.
-            kinds = Counter(each.condition.label for each in held)
-            told = ", ".join(f"{label} ({many})" if many > 1 else label for label, many in kinds.items())
+            kinds = Counter(each.condition for each in held)
+            told = ", ".join(
+                f"{kind.label} ({counted(many, kind.about)})" if many > 1 else kind.label
+                for kind, many in kinds.items()
+            )
             yield severity, f"{when}conditions hold: {told}"
 
 

@@ -347,7 +347,10 @@ class TestWhatIsTold:
 
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
-        assert situation(replace(LAB, observation=seen)).headline == "conditions hold: disk skew (2), under-replicated"
+        assert (
+            situation(replace(LAB, observation=seen)).headline
+            == "conditions hold: disk skew (2 brokers), under-replicated"
+        )
         one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
         assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
 

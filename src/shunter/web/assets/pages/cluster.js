@@ -246,7 +246,7 @@ export function Cluster({ name, who }) {
       <dl class="figures ${old}"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers && !old ? "all live" : ""}</${Figure}>
         <${Figure} label="Partitions" value=${number(row.partitions)}>${situation.figures === "unknown" ? "" : count(page.topics_in_all, "topic")}</${Figure}>
         <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>
-        <${Figure} label="Imbalance" value=${percent(row.balance)}>from the mean</${Figure}>
+        <${Figure} label="Imbalance" value=${percent(row.balance)}>${row.balance_of}</${Figure}>
         <${Figure} label="Under-replicated" value=${number(row.under_replicated)} kind=${row.under_replicated ? "watch" : ""} />
         <${Figure} label="Offline" value=${number(row.offline)} kind=${row.offline ? "bad" : ""} /></dl>
       ${page.brokers.length > 0 && html`<div class=${old}><${Yard} brokers=${page.brokers} flows=${page.flows} chosen=${chosen} measureName=${query.get("measure") || "disk"} /></div>`}
