@@ -345,7 +345,14 @@ def test_who_drives_says_at_once_that_the_cluster_does_not_answer(tmp_path: Path
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
-def test_a_standby_whose_cluster_is_gone_looks_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("error", "after_ms"),
+    [
+        (NoBrokerAnswers("no broker answers", retriable=True), 0),
+        (DriverError("the coordinator does not answer", retriable=True), 16_000),
+    ],
+)
+def test_a_standby_whose_cluster_is_gone_looks_at_once(tmp_path: Path, error: DriverError, after_ms: int) -> None:
     yard = Yard(Clock(), held_by=THEM)
     gone: list[DriverError] = []
 
@@ -361,7 +368,8 @@ def test_a_standby_whose_cluster_is_gone_looks_at_once(tmp_path: Path) -> None:
             looking = asyncio.create_task(life.keeper.look_forever())
             await life.until(lambda: stands(life).state == "standby" and stands(life).figures is Age.CURRENT)
             yard.answers = False
-            gone.append(NoBrokerAnswers("no broker answers", retriable=True))
+            gone.append(error)
+            yard.clock.ms += after_ms
             await life.until(lambda: stands(life).state == "unreachable")
             looking.cancel()
             await asyncio.gather(looking, return_exceptions=True)

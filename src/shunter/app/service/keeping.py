@@ -156,8 +156,10 @@ class ClusterKeeper(ClusterWords):
 
     def show(self) -> None:
         """Publish the page with the current state."""
-        published = self.parts.published
-        page = dressed(published.page(self.name), self._around())
+        published, around = self.parts.published, self._around()
+        if self.known.doubts(around.facts):
+            self.hurry()
+        page = dressed(published.page(self.name), around)
         published.show(self.name, page, replace(published.moves(self.name), situation=page.row.situation))
 
     def show_moves(self) -> None:
@@ -527,8 +529,6 @@ class ClusterKeeper(ClusterWords):
         """Take a view of the execution; called about once a second."""
         self.known.view(view, self.counts)
         self.show_moves()
-        if self.known.doubts(self.facts()):
-            self.hurry()
         if self.policy.observes and not view.running:
             self._leaves.set()
         if self._following is not None and self._following.done():

@@ -79,7 +79,7 @@ class Known:
     unanswered: bool = False
     """No broker answered the last attempt to observe or to drive the cluster."""
     doubted: bool = False
-    """The executor that this service drives has no answer, or the claim is not confirmed: the cluster may be gone."""
+    """The executor has no answer, or it is not confirmed who drives the cluster: it may be gone."""
     observation: ClusterObservation | None = None
     moves: tuple[MoveView, ...] = ()
     """As the last observation saw them."""
@@ -161,7 +161,7 @@ class Known:
         return self.unanswered is not before
 
     def doubts(self, facts: ClusterFacts) -> bool:
-        """Note whether the cluster answers the executor and confirms the claim; returns whether that is news.
+        """Note whether the cluster answers the executor and confirms who drives it; returns whether that is news.
 
         Then a look of now says at once how the cluster stands, and not the next one, which may be a minute away.
         """
