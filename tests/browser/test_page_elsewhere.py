@@ -126,10 +126,20 @@ async def test_a_wrong_token_in_the_address_is_told(browser: Browser, visited: V
 
 
 @pytest.mark.parametrize(
-    "path", ["nosuch", "clusters/%E0%A4%A", "clusters/prod-eu/nosuch", "clusters/prod-eu/moves/more"]
+    "path",
+    ["nosuch", "clusters/%E0%A4%A", "clusters/prod-eu/nosuch", "clusters/prod-eu/moves/more", "#/clusters/prod-eu"],
 )
 async def test_an_address_of_nothing_says_so(visited: Visited, path: str) -> None:
     await visited.page.goto(visited.address + path)
     await expect(visited.page.get_by_text("There is no such page")).to_be_visible()
     await visited.page.get_by_role("link", name="the fleet").click()
     await expect(visited.page.locator(".card").first).to_be_visible()
+
+
+async def test_ages_are_by_the_clock_of_the_service_and_the_zone_is_named(visited: Visited) -> None:
+    """An SRE's find: times of the browser and of the service stood side by side, and neither was named."""
+    await visited.page.add_init_script("const told = Date.now; Date.now = () => told() + 7_200_000;")
+    await visited.page.goto(visited.address)
+    await expect(visited.page.locator(".card").first).to_contain_text(re.compile(r"observed \d+ (s|min)( \d+ s)? ago"))
+    await expect(visited.page.locator("footer")).to_contain_text("in the zone of this browser")
+    await expect(visited.page.locator("footer")).to_contain_text("UTC")

@@ -100,7 +100,7 @@ async def test_a_cluster_that_is_away_is_grey_and_says_of_when_it_is(visited: Vi
 async def test_a_move_shows_its_end_and_says_in_sync_only_where_that_is_known(visited: Visited) -> None:
     page, yard = visited.page, visited.yard
     view = yard.published.moves(NAME)
-    common = {"original": (3, 1, 5), "target": (3, 1, 2), "isr": ()}
+    common = {"original": (3, 1, 5), "target": (3, 1, 2), "isr": None}
     first = next(each for each in view.moves if each.whose == OURS)
     rows = (
         replace(first, partition="a-0", state="moving", direction="forward", replicas=(3, 1, 5, 2), **common),

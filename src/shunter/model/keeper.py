@@ -69,7 +69,13 @@ class Condition(Enum):
         """Its name for people, in the field's words."""
         return _LABELS.get(self.value, self.value.replace("-", " "))
 
+    @property
+    def about(self) -> str:
+        """What each condition of this kind is about, if several can hold at a time."""
+        return _ABOUT.get(self.value, "broker")
 
+
+_ABOUT = {"replication": "topic", "log-dir-full": "log dir", "moves-stuck": "partition"}
 _LABELS = {
     "broker-dead": "broker down",
     "log-dir-band": "log dir skew",

@@ -22,6 +22,11 @@ def told_proposal(before: KeptProposal | None, now: KeptProposal) -> tuple[str, 
     return f"proposal-{now.state.value}", f"{now.id} is {now.state.told}{told}"
 
 
+def told_begun(proposal: KeptProposal) -> str:
+    """The text of the event `begun`, which tells that a proposal is being handed to the executor."""
+    return f"{proposal.id} is begun"
+
+
 def told_words(cluster: str, before: Words, after: Words, now_ms: int, writer: str = "") -> tuple[HistoryEvent, ...]:
     """What other services did, by the words that this host knew and those that the cluster has, the oldest first.
 
@@ -56,7 +61,10 @@ def _of_proposals(before: Sequence[KeptProposal], after: Sequence[KeptProposal])
             kind, told = ("approve", "approved") if vote.approves else ("decline", "declined")
             yield HistoryEvent(0, "", vote.at_ms, kind, f"{vote.who} {told} {now.id}", now.id, vote.who, vote.comment)
         change = told_proposal(replace(now, state=ProposalState.WAITING) if was is None else was, now)
-        if change is not None:
+        begins = now.state in (ProposalState.STARTING, ProposalState.RUNNING)
+        if begins and change is not None and (was is None or was.state is not ProposalState.STARTING):
+            yield HistoryEvent(0, "", now.changed_at_ms, "begun", told_begun(now), now.id)
+        if change is not None and now.state is not ProposalState.STARTING:
             yield HistoryEvent(0, "", now.changed_at_ms, *change, now.id)
 
 

@@ -213,8 +213,9 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
     sighting = seen.sighting
     held = _held(sighting)
     leaving = {*seen.policy.intents.drain, *seen.policy.intents.replace}
-    live = [held.get(broker.id, 0) for broker in sighting.inventory.brokers if broker.id not in leaving]
-    mean = sum(live) / len(live) if live else 0.0
+    live = {each.id: held.get(each.id, 0) for each in sighting.inventory.brokers if each.id not in leaving}
+    mean = sum(live.values()) / len(live) if live else 0.0
+    furthest = max(live, key=lambda broker: abs(live[broker] - mean)) if mean > 0 else None
     used = [
         1 - broker.disk_usable_bytes / broker.disk_total_bytes
         for broker in sighting.inventory.brokers
@@ -230,12 +231,19 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
         under_replicated=counts[0],
         under_min_isr=counts[1],
         offline=counts[2],
-        balance=max(abs(each / mean - 1) for each in live) if mean > 0 else None,
+        balance=None if furthest is None else abs(live[furthest] / mean - 1),
+        balance_of="" if furthest is None else _balance_of(furthest, len(live), leaving),
         disk_used=max(used, default=None),
         runway_days=seen.runway.days,
         runway_why=seen.runway.why,
         conditions=len(seen.judgement.holding),
     )
+
+
+def _balance_of(furthest: BrokerId, brokers: int, leaving: Iterable[BrokerId]) -> str:
+    told = f"bytes of broker {furthest} against the mean of {counted(brokers, 'live broker')}"
+    gone = sorted(leaving)
+    return f"{told}, without {told_brokers(gone)} to be emptied" if gone else told
 
 
 def _open_count(execution: ExecutionView) -> int:
@@ -451,8 +459,8 @@ def view_moves(
         total_bytes=execution.total_bytes,
         copied_bytes=execution.copied_bytes,
         share=execution.share,
-        bytes_per_s=execution.bytes_per_s,
-        limit=execution.limit,
+        copy_bytes_per_s=execution.bytes_per_s,
+        throttle_bytes_per_s=execution.limit,
         bounds=execution.bounds,
         left_ms=execution.left_ms if ends else None,
         low_ms=execution.low_ms if ends else None,
@@ -473,7 +481,7 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
             original=row.original,
             # A replica that a step copies is one, as the cluster lists it.
             replicas=tuple(dict.fromkeys((*row.current, *(row.step or ())))),
-            isr=isr.get(row.partition, ()) if row.state in OPEN_STATES else (),
+            isr=isr.get(row.partition) if row.state in OPEN_STATES else None,
             target=row.target,
             step=row.step,
             steps=row.steps,
@@ -517,7 +525,7 @@ def _observed(
         direction=direction,
         original=original,
         replicas=() if at is None else at.replicas,
-        isr=() if at is None else at.isr,
+        isr=None if at is None else at.isr,
         target=target,
         step=None,
         steps=0,

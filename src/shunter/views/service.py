@@ -40,6 +40,8 @@ class FleetRow:
     balance: float | None = None
     """The greatest distance of a broker's bytes of replicas from the brokers' mean, as a share: 0.2 is 20 %. Brokers that
     are drained or replaced do not count."""
+    balance_of: str = ""
+    """Of which broker that is, and of how many brokers the mean; "": not known."""
     disk_used: float | None = None
     """The share in use on the fullest broker."""
     runway_days: float | None = None
@@ -275,7 +277,7 @@ MOST_FLOWS = 200
 class MoveView:
     """One move. `whose`: `ours`, of the service's journal, whoever drives it; `external`, of another tool; or `unknown`.
 
-    Fields that are not known are None or empty: of an external move, and of any move that this service does not drive.
+    Fields that are not known are None or "": of an external move, and of any move that this service does not drive.
     Of a move that has ended, `replicas` are those that it left; who is in sync since then is not known.
     """
 
@@ -286,7 +288,7 @@ class MoveView:
     direction: str
     original: tuple[int, ...]
     replicas: tuple[int, ...]
-    isr: tuple[int, ...]
+    isr: tuple[int, ...] | None
     target: tuple[int, ...]
     step: tuple[int, ...] | None
     """The replicas that the step under way aims at."""
@@ -318,8 +320,9 @@ class MovesView:
     """This and the other figures are None while this service does not drive the cluster."""
     copied_bytes: int | None = None
     share: float | None = None
-    bytes_per_s: float | None = None
-    limit: int | None = None
+    copy_bytes_per_s: float | None = None
+    """The rate of all copies together, as measured."""
+    throttle_bytes_per_s: int | None = None
     """The throttle: bytes per second that each broker sends for moves, and receives; None: there is none."""
     bounds: Mapping[str, int] = field(default_factory=dict[str, int])
     """The most copies at a time, as `max_in` of one broker; 0: no bound. Empty while it is not known."""

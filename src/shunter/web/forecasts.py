@@ -24,7 +24,7 @@ class ForecastHistory:
     """
 
     at_ms: tuple[int, ...]
-    bytes_per_s: tuple[float | None, ...]
+    copy_bytes_per_s: tuple[float | None, ...]
     end_ms: tuple[int | None, ...]
     """The expected end of the execution."""
     low_ms: tuple[int | None, ...]
@@ -34,7 +34,7 @@ class ForecastHistory:
 
 class _Point(NamedTuple):
     at_ms: int
-    bytes_per_s: float | None
+    copy_bytes_per_s: float | None
     end_ms: int | None
     low_ms: int | None
     high_ms: int | None
@@ -55,7 +55,7 @@ class _Forecasts:
         if not running or (self.points and view.at_ms - self.points[-1].at_ms < self.spacing_ms):
             return
         ends = (None if left is None else view.at_ms + left for left in (view.left_ms, view.low_ms, view.high_ms))
-        self.points.append(_Point(view.at_ms, view.bytes_per_s, *ends))
+        self.points.append(_Point(view.at_ms, view.copy_bytes_per_s, *ends))
         if len(self.points) > KEPT:
             self.points = self.points[::2]
             self.spacing_ms *= 2

@@ -91,8 +91,16 @@ MOVE_ROWS: tuple[tuple[str, str, Callable[[MovesView], float | None]], ...] = (
         "Moves that can't end now; no sample: another process drives them.",
         lambda view: None if view.silent_ms is None else sum(bool(row.stuck) for row in view.moves),
     ),
-    ("copy_bytes_per_second", "Bytes per second that are copied; no sample: unknown.", lambda view: view.bytes_per_s),
-    ("throttle_bytes_per_second", "The throttle of a broker; no sample: there is none.", lambda view: view.limit),
+    (
+        "copy_bytes_per_second",
+        "Bytes per second that are copied; no sample: unknown.",
+        lambda view: view.copy_bytes_per_s,
+    ),
+    (
+        "throttle_bytes_per_second",
+        "The throttle of a broker; no sample: there is none.",
+        lambda view: view.throttle_bytes_per_s,
+    ),
     ("rollback_bytes", "Bytes that a rollback of all open moves would copy.", lambda view: view.rollback_bytes),
     (
         SILENCE,

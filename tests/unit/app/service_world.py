@@ -97,6 +97,8 @@ class Yard:
     """Throttles that no execution restores."""
     unheard_ms: int = 0
     """For how long the claim has not been confirmed."""
+    silent_ms: int = 0
+    """For how long requests of the executor have had no answer."""
     beside: int | None = None
     """Bytes on each broker beside replicas; None: half of its disks is free, whatever it holds."""
 
@@ -271,7 +273,7 @@ class YardDriving:
         for row in rows:
             counts[row.state] = counts.get(row.state, 0) + 1
         running = bool(self.yard.open) or self.yard.owes
-        told = (0, 0, None, None, None, None, "", 0, (), 0, 0, "")
+        told = (0, 0, None, None, None, None, "", 0, (), self.yard.silent_ms, 0, "")
         return ExecutionView(self.yard.clock.ms, "yard", "", running, None, counts, *told, rows)
 
     def _row(self, at: int, move: Journalled) -> MoveRow:

@@ -88,6 +88,21 @@ def test_what_repeats_is_counted_and_other_things_are_shown() -> None:
     assert second.getMessage() == "it is late"
 
 
+def test_an_outage_is_one_line_a_minute_of_the_client_library() -> None:
+    """An SRE's find: an outage of an hour wrote thousands of lines, and the service's own were not to be found."""
+    repeats = Repeats()
+    shown = []
+    for minute in (1, 2):
+        for number in range(50):
+            line = record("%s: Connection lost: %s", minute, f"<node {number}>", "ECONNREFUSED")
+            line.name = "kafka.net.connection"
+            shown += [line.getMessage()] if repeats.filter(line) else []
+    assert shown == [
+        "<node 0>: Connection lost: ECONNREFUSED",
+        "<node 0>: Connection lost: ECONNREFUSED (49 more like this in the minute before)",
+    ]
+
+
 def test_a_librarys_hint_to_its_developers_is_not_shown() -> None:
     hint = record("Task %r ran for 0.6s. It is blocking the event loop -- likely a tight sync loop", 1)
     assert is_for_operators(hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pytest
 from service_orders import order
 from service_world import MIB, Clock, Life, MortalStore, Yard, policy
 
-from shunter.app.service.driving import not_driven
+from shunter.app.service.driving import Driving, not_driven
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.service import sure
 from shunter.cli.service.run import _show_proposal
@@ -26,6 +26,7 @@ from shunter.drivers.journal.journals import JournalHeld
 from shunter.errors import DriverError
 from shunter.model.execution import Command, CommandKind, LeaseHolder, OngoingReassignment
 from shunter.model.keeper import DEFAULTS, KeeperPolicy, Mode
+from shunter.model.notice import Notice
 from shunter.model.service import IntentKind, OrderKind, OrderRefused, Refusal, ServiceOrder, Signature
 
 ANNA = Signature("anna")
@@ -324,6 +325,88 @@ def test_a_cluster_that_answers_again_is_not_said_to_be_silent(tmp_path: Path) -
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+@pytest.mark.parametrize("sign", ["silent_ms", "unheard_ms"])
+def test_who_drives_says_at_once_that_the_cluster_does_not_answer(tmp_path: Path, sign: str) -> None:
+    """An SRE's find: for up to a minute the driver said "healthy", and a standby said that no broker answers."""
+    yard = Yard(Clock())
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        looking = asyncio.create_task(life.keeper.look_forever())
+        await life.until(lambda: stands(life).state == "ok" and stands(life).figures is Age.CURRENT)
+        yard.answers = False
+        setattr(yard, sign, 8_000)
+        yard.tell()
+        await life.until(lambda: stands(life).state == "unreachable")
+        assert (stands(life).severity, stands(life).headline) == (
+            ClusterSeverity.CRITICAL,
+            "does not answer: no broker answers",
+        )
+        assert stands(life).doing.endswith("this service moves nothing, and nothing begins before the cluster answers")
+        failed = life.keeper.counts.failed_observations
+        yard.tell()
+        for _turn in range(100):
+            await asyncio.sleep(0)
+        assert life.keeper.counts.failed_observations == failed, "one sign is one look"
+        yard.answers = True
+        setattr(yard, sign, 0)
+        yard.tell()
+        await life.until(lambda: stands(life).state == "ok")
+        looking.cancel()
+        await asyncio.gather(looking, return_exceptions=True)
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
+@pytest.mark.parametrize(
+    ("error", "after_ms"),
+    [
+        (NoBrokerAnswers("no broker answers", retriable=True), 0),
+        (DriverError("the coordinator does not answer", retriable=True), 16_000),
+    ],
+)
+def test_a_standby_whose_cluster_is_gone_looks_at_once(tmp_path: Path, error: DriverError, after_ms: int) -> None:
+    yard = Yard(Clock(), held_by=THEM)
+    gone: list[DriverError] = []
+
+    @contextlib.asynccontextmanager
+    async def seat(listener: Callable[[Notice], None]) -> AsyncIterator[Driving]:
+        if gone:
+            raise gone[0]
+        async with yard.seat(listener) as driving:
+            yield driving
+
+    async def scenario() -> None:
+        async with Life(yard, MortalStore(tmp_path / "s"), policy(Mode.PROPOSE), seat=seat) as life:
+            looking = asyncio.create_task(life.keeper.look_forever())
+            await life.until(lambda: stands(life).state == "standby" and stands(life).figures is Age.CURRENT)
+            yard.answers = False
+            gone.append(error)
+            yard.clock.ms += after_ms
+            await life.until(lambda: stands(life).state == "unreachable")
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_the_imbalance_says_of_which_brokers_it_is(tmp_path: Path) -> None:
+    """An SRE's find: a card said "Imbalance 100 %", and not that this was of bytes, and of the broker just emptied."""
+    yard = Yard(Clock(), [(1, 2), (1, 2), (1, 3)])
+
+    async def story(life: Life) -> None:
+        for drained, told in (
+            (False, "bytes of broker 1 against the mean of 3 live brokers"),
+            (True, "bytes of broker 1 against the mean of 2 live brokers, without broker 3 to be emptied"),
+        ):
+            if drained:
+                await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
+            await life.first_look()
+            assert life.published.page("yard").row.balance_of == told
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_who_has_just_begun_to_drive_does_not_say_that_nothing_moves(tmp_path: Path) -> None:
     """An outsider's find, for seconds after a take-over: "moves nothing", and its journal had ten open moves."""
 
@@ -586,11 +669,11 @@ def test_while_the_cluster_can_not_be_observed_no_rate_and_no_end_are_shown(tmp_
         known.execution = replace(known.execution, bytes_per_s=5.0, left_ms=7, low_ms=6, high_ms=8)
         life.keeper.show_moves()
         moves = life.published.moves("yard")
-        assert (moves.bytes_per_s, moves.left_ms, life.published.page("yard").row.left_ms) == (5.0, 7, 7)
+        assert (moves.copy_bytes_per_s, moves.left_ms, life.published.page("yard").row.left_ms) == (5.0, 7, 7)
         yard.answers = False
         await life.keeper.look_once()
         moves = life.published.moves("yard")
-        assert (moves.bytes_per_s, moves.left_ms, moves.low_ms, moves.high_ms) == (None, None, None, None)
+        assert (moves.copy_bytes_per_s, moves.left_ms, moves.low_ms, moves.high_ms) == (None, None, None, None)
         assert moves.why_no_eta == "the cluster does not answer"
         assert life.published.page("yard").row.left_ms is None
 

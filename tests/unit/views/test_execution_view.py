@@ -356,6 +356,24 @@ def test_what_changed_is_told_once() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("states", "kinds"),
+    [
+        ("starting running", ["begun", "proposal-running"]),
+        ("running", ["begun", "proposal-running"]),
+        ("running done", ["begun", "proposal-running", "proposal-done"]),
+    ],
+)
+def test_what_another_service_runs_was_begun(states: str, kinds: list[str]) -> None:
+    """An SRE's find: a standby's history had `proposal-running`, and no `begun` before it."""
+    found: list[str] = []
+    now = WAITS
+    for state in states.split():
+        before, now = now, replace(now, state=ProposalState(state), changed_at_ms=now.changed_at_ms + 1_000)
+        found += [kind for _at, kind, *_ in told_of_services(Words((), None, (before,)), Words((), None, (now,)))]
+    assert found == kinds
+
+
 def test_what_was_taken_back_has_no_time_and_says_so() -> None:
     before = Words((DRAIN,), KillSwitch("c", "carl", 3_000))
     events = told_words("c", before, NONE, NOW)

@@ -41,7 +41,7 @@ def test_of_a_move_that_has_ended_it_is_not_said_who_is_in_sync() -> None:
     execution = ExecutionView(1, "c", "p", True, None, {}, 0, 0, None, None, None, None, "", 0, (), 0, 0, "", rows)
     open_move, ended = view_moves(execution, {"t-0": (1, 2)}, (), ClusterFacts("lab", 0)).moves
     assert (open_move.state, open_move.isr) == ("moving", (1, 2))
-    assert (ended.state, ended.replicas, ended.isr) == ("done", (3, 4, 2), ())
+    assert (ended.state, ended.replicas, ended.isr) == ("done", (3, 4, 2), None), "[] would be an empty ISR"
 
 
 def test_a_replica_that_is_being_copied_is_one_of_the_replicas() -> None:

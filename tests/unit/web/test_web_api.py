@@ -165,6 +165,9 @@ class TestReading:
         assert page["rows"] == every["rows"][3:5]
         assert moving["found"] == every["counts"]["moving"] == len(moving["rows"])
         assert (none["found"], none["rows"]) == (40, [])
+        summary = every["summary"]
+        assert {"copy_bytes_per_s", "throttle_bytes_per_s"} < summary.keys()
+        assert not {"bytes_per_s", "limit"} & summary.keys(), "a rate and a throttle have names that tell them apart"
         assert every["counts"] == {"moving": 12, "pending": 26, "external": 2}, "nobody here can turn those of others"
 
     @pytest.mark.parametrize(

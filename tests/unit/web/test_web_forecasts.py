@@ -9,7 +9,7 @@ from shunter.views.service import MovesView
 from shunter.web.forecasts import KEPT, Forecasts
 
 RUNNING = MovesView(
-    1, 0, "p-1", unseen("c"), total_bytes=100, bytes_per_s=5.0, left_ms=1_000, low_ms=800, high_ms=1_500
+    1, 0, "p-1", unseen("c"), total_bytes=100, copy_bytes_per_s=5.0, left_ms=1_000, low_ms=800, high_ms=1_500
 )
 IDLE = MovesView(1, 0, "", unseen("c"), why_no_eta="nothing is being moved")
 
@@ -27,7 +27,7 @@ def test_points_stay_few_however_long_it_takes() -> None:
     assert told.at_ms[0] == 0
     assert told.at_ms[-1] >= (10 * KEPT - 32) * 1_000
     assert all(later > earlier for earlier, later in zip(told.at_ms, told.at_ms[1:], strict=False))
-    assert len(told.end_ms) == len(told.low_ms) == len(told.high_ms) == len(told.bytes_per_s) == len(told.at_ms)
+    assert len(told.end_ms) == len(told.low_ms) == len(told.high_ms) == len(told.copy_bytes_per_s) == len(told.at_ms)
 
 
 def test_the_end_stays_and_the_next_execution_begins_anew() -> None:
@@ -44,6 +44,6 @@ def test_the_end_stays_and_the_next_execution_begins_anew() -> None:
 
 def test_what_is_not_known_is_told_as_that() -> None:
     forecasts = Forecasts()
-    forecasts.note("c", replace(RUNNING, left_ms=None, low_ms=None, high_ms=None, bytes_per_s=None))
+    forecasts.note("c", replace(RUNNING, left_ms=None, low_ms=None, high_ms=None, copy_bytes_per_s=None))
     told = forecasts.history("c")
-    assert (told.end_ms, told.bytes_per_s) == ((None,), (None,))
+    assert (told.end_ms, told.copy_bytes_per_s) == ((None,), (None,))

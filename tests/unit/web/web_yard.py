@@ -235,8 +235,8 @@ class Yard:
         if kind is OrderKind.LIMIT:
             view, rate = self.published.moves(name), order.bytes_per_s
             given = {name: value for name, value in order.body.items() if name != "bytes_per_s"}
-            limit = view.limit if rate is None else rate or None
-            self.published.show(name, moves=replace(view, limit=limit, bounds={**view.bounds, **given}))
+            limit = view.throttle_bytes_per_s if rate is None else rate or None
+            self.published.show(name, moves=replace(view, throttle_bytes_per_s=limit, bounds={**view.bounds, **given}))
             if given:
                 return OrderDone(f"from now on: {', '.join(order.about)}")
             return OrderDone("the throttle is lifted" if not rate else f"the throttle is {rate} bytes/s")
@@ -329,7 +329,7 @@ class Yard:
                 moves=moved,
                 copied_bytes=copied,
                 share=copied / (view.total_bytes or 1),
-                bytes_per_s=9.1e7 + (copied % 97) * 8e4,
+                copy_bytes_per_s=9.1e7 + (copied % 97) * 8e4,
                 left_ms=left,
                 low_ms=int(left * 0.8),
                 high_ms=int(left * 1.35),
@@ -420,12 +420,12 @@ class Yard:
             total,
             0,
             0.0,
-            limit=100 * 10**6,
+            throttle_bytes_per_s=100 * 10**6,
             bounds={"max_concurrent": 0, "max_in": 2, "max_out": 0, "max_per_rack": 0, "max_per_log_dir": 0},
             rollback_bytes=total // 3,
             silent_ms=0,
         )
-        view = view if moves else replace(view, why_no_eta="nothing is being moved", limit=None)
+        view = view if moves else replace(view, why_no_eta="nothing is being moved", throttle_bytes_per_s=None)
         self.published.show(name, page, view)
         self.journals[name] = past_and_present(name, self.now_ms(), view.proposal, rows)
         for hour in range(30):

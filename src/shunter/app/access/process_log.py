@@ -9,6 +9,8 @@ from collections import Counter
 
 A_MINUTE = 20
 """Messages of one kind (one logger, one text before its values) that are shown in a minute."""
+OF_A_LIBRARY = 1
+"""The same for kafka-python: each of its clients tells each failed connection, for as long as a broker is away."""
 KINDS = 1_000
 
 
@@ -26,17 +28,21 @@ class Repeats(logging.Filter):
         minute = int(record.created // 60)
         if minute != self._minute:
             self._minute, seen = minute, self._seen
-            self._left_out = Counter({kind: more for kind, count in seen.items() if (more := count - A_MINUTE) > 0})
+            self._left_out = Counter({kind: more for kind, count in seen.items() if (more := count - _most(kind)) > 0})
             self._seen = Counter()
         kind = (record.name, str(record.msg))
         if kind not in self._seen and len(self._seen) >= KINDS:
             kind = ("", "")
         self._seen[kind] += 1
-        if self._seen[kind] > A_MINUTE:
+        if self._seen[kind] > _most(kind):
             return False
         if more := self._left_out.pop(kind, 0):
             record.msg = f"{record.msg} ({more} more like this in the minute before)"
         return True
+
+
+def _most(kind: tuple[str, str]) -> int:
+    return OF_A_LIBRARY if kind[0].startswith("kafka.") else A_MINUTE
 
 
 def is_for_operators(record: logging.LogRecord) -> bool:

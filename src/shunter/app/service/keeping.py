@@ -35,8 +35,6 @@ from shunter.core.keeper.growth import UNKNOWN, growth_of
 from shunter.core.keeper.proposals import order_of
 from shunter.core.keeper.sighting import Sighting, with_capacities
 from shunter.core.keeper.situation import why_unobserved
-from shunter.core.wording import told_ms
-from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
@@ -53,7 +51,7 @@ from shunter.model.service import (
 )
 from shunter.views.contents import Contents
 from shunter.views.execution import OPEN_STATES, ExecutionView
-from shunter.views.history import told_proposal
+from shunter.views.history import told_begun, told_proposal
 from shunter.views.keeper_picture import Surrounding, dressed, view_moves
 from shunter.views.service import ClusterCounts
 
@@ -158,8 +156,10 @@ class ClusterKeeper(ClusterWords):
 
     def show(self) -> None:
         """Publish the page with the current state."""
-        published = self.parts.published
-        page = dressed(published.page(self.name), self._around())
+        published, around = self.parts.published, self._around()
+        if self.known.doubts(around.facts):
+            self.hurry()
+        page = dressed(published.page(self.name), around)
         published.show(self.name, page, replace(published.moves(self.name), situation=page.row.situation))
 
     def show_moves(self) -> None:
@@ -245,7 +245,7 @@ class ClusterKeeper(ClusterWords):
             question = self._question(sighting)
             thought = await self.parts.think(question)
         except ShunterError as error:
-            self.known.unanswered = isinstance(error, NoBrokerAnswers)
+            self.known.failed(error)
             await self._not_seen(str(error))
             return
         events = self._seen(question, thought)
@@ -289,16 +289,12 @@ class ClusterKeeper(ClusterWords):
     def _seen(self, question: LookQuestion, thought: Thought) -> list[HistoryEvent]:
         """Publish an observation; returns its events other than conditions."""
         self.counts.observations += 1
-        silent = self.known.observed(thought.observation, thought.moves)
+        back = self.known.observed(thought.observation, thought.moves, self.parts.clock.now_ms())
         self._sighting = question.sighting
         self.contents = Contents(question.sighting, question.policy.rails)
         self.parts.published.show(self.name, dressed(thought.page, self._around()))
         self.show_moves()
-        if not silent:
-            return []
-        silent_ms = self.parts.clock.now_ms() - self.known.silent_since_ms
-        told = f"{self.name} answers again after {told_ms(silent_ms)}"
-        return [self.event("cluster-back", told, since_ms=self.known.silent_since_ms)]
+        return [*self._told("cluster-back", back, self.known.silent_since_ms)]
 
     async def _remember(self, question: LookQuestion, thought: Thought, events: list[HistoryEvent]) -> None:
         # A person's decision during the thinking is newer, so that proposal is left to the next look.
@@ -358,7 +354,7 @@ class ClusterKeeper(ClusterWords):
         assert driving is not None
         starting = replace(proposal, state=ProposalState.STARTING, changed_at_ms=self.parts.clock.now_ms())
         try:
-            await self.write(StoreBatch((starting,), (self.event("begun", f"{proposal.id} is begun", proposal.id),)))
+            await self.write(StoreBatch((starting,), (self.event("begun", told_begun(proposal), proposal.id),)))
         except StoreFailed:
             return
         # This is a task of its own, because a large plan takes long to be journalled, and looks go on meanwhile.
@@ -449,7 +445,8 @@ class ClusterKeeper(ClusterWords):
                     await self.note(*self._told("journal-elsewhere", self.journal_elsewhere()))
                     why = await self._drive(driving)
             except ShunterError as error:
-                self.known.unanswered = isinstance(error, NoBrokerAnswers)
+                if self.known.failed(error):
+                    self.hurry()
                 await self._left(*not_driven(error))
             except Exception as error:
                 LOG.exception("%s is no longer driven", self.name)

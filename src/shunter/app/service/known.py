@@ -10,6 +10,9 @@ from shunter.app.service.words import ClusterWords
 from shunter.core.keeper.cluster_facts import ClusterFacts, ClusterObservation, Reach, ServiceRole
 from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, situation, stand_told, why_refused
 from shunter.core.keeper.words import hold_of
+from shunter.core.wording import told_ms
+from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
+from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
 from shunter.model.service import IntentKind, OrderKind, StoreBatch
 from shunter.views.execution import OPEN_STATES, ExecutionView
@@ -75,6 +78,8 @@ class Known:
     """Why this service does not drive the cluster, if no other process does."""
     unanswered: bool = False
     """No broker answered the last attempt to observe or to drive the cluster."""
+    doubted: bool = False
+    """The executor has no answer, or it is not confirmed who drives the cluster: it may be gone."""
     observation: ClusterObservation | None = None
     moves: tuple[MoveView, ...] = ()
     """As the last observation saw them."""
@@ -87,7 +92,8 @@ class Known:
 
     def driven(self, former: str, now_ms: int) -> str:
         """Note that this service drives the cluster; returns that in a sentence. `former`: who drove it before."""
-        self.held_by, self.idle_why, self.unanswered, self.drives_since_ms = "", "", False, now_ms
+        self.held_by, self.idle_why, self.drives_since_ms = "", "", now_ms
+        self.unanswered = self.doubted = False
         self.undriven_ms, self.told_undriven = None, False
         return f"{self.me} drives {self.name}" + (f"; before, {former} did" if former else "")
 
@@ -141,13 +147,27 @@ class Known:
         self.silent_since_ms = now_ms if new else self.silent_since_ms
         return new
 
-    def observed(self, observation: ClusterObservation, moves: tuple[MoveView, ...]) -> bool:
-        """Note an observation; returns whether the one before failed."""
+    def observed(self, observation: ClusterObservation, moves: tuple[MoveView, ...], now_ms: int) -> str:
+        """Note an observation; returns in a sentence that the cluster answers again, if the one before failed."""
         silent = self.reach is Reach.SILENT
         self.idle_why = "" if self.unanswered else self.idle_why  # It answers: its executor is being started.
         self.reach, self.reach_why, self.unanswered = Reach.ANSWERS, "", False
         self.observation, self.moves = observation, moves
-        return silent
+        return f"{self.name} answers again after {told_ms(now_ms - self.silent_since_ms)}" if silent else ""
+
+    def failed(self, error: ShunterError) -> bool:
+        """Note that an attempt to drive the cluster failed; returns whether an outage, or its end, is news by that."""
+        before, self.unanswered = self.unanswered, isinstance(error, NoBrokerAnswers)
+        return self.unanswered is not before
+
+    def doubts(self, facts: ClusterFacts) -> bool:
+        """Note whether the cluster answers the executor and confirms who drives it; returns whether that is news.
+
+        Then a look of now says at once how the cluster stands, and not the next one, which may be a minute away.
+        """
+        silent = facts.execution is not None and facts.execution.silent_since_ms is not None
+        before, self.doubted = self.doubted, silent or facts.unclaimed_since_ms is not None
+        return self.doubted is not before
 
     @property
     def shown(self) -> ExecutionView | None:

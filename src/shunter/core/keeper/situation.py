@@ -18,6 +18,7 @@ from shunter.core.keeper.cluster_facts import (
     Held,
     Reach,
     ServiceRole,
+    WordsPlace,
 )
 from shunter.core.wording import counted, told_time
 from shunter.model.keeper import MENDED, Condition, Hold
@@ -268,8 +269,11 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
             yield severity, f"{when}{held[0].text}"
         elif held:
             # No total: figures beside this count all conditions, also those that are told above.
-            kinds = Counter(each.condition.label for each in held)
-            told = ", ".join(f"{label} ({many})" if many > 1 else label for label, many in kinds.items())
+            kinds = Counter(each.condition for each in held)
+            told = ", ".join(
+                f"{kind.label} ({counted(many, kind.about)})" if many > 1 else kind.label
+                for kind, many in kinds.items()
+            )
             yield severity, f"{when}conditions hold: {told}"
 
 
@@ -411,13 +415,15 @@ def _carrying_out(facts: ClusterFacts) -> str:
         return f"this service moves nothing, and nothing begins: paused by {paused.who}"
     if execution is None:
         return "this service has just begun to drive the cluster, and reads its journal"
+    starting = next((each for each in facts.proposals if each.state is ProposalState.STARTING), None)
+    if starting is not None:
+        return f"this service begins {starting.id}"
+    if facts.reach is Reach.SILENT:
+        return "this service moves nothing, and nothing begins before the cluster answers"
     coming = next((each for each in facts.proposals if each.state is ProposalState.APPROVED), None)
     if coming is not None:
         held = f": {'; '.join(coming.held_back)}" if coming.held_back else ""
         return f"this service moves nothing; {coming.id} begins once nothing holds it back{held}"
-    starting = next((each for each in facts.proposals if each.state is ProposalState.STARTING), None)
-    if starting is not None:
-        return f"this service begins {starting.id}"
     scopes = {each.scope for each in (() if facts.observation is None else facts.observation.conditions)}
     holds = [_told_hold(hold) for hold in facts.held if hold.scope in scopes]
     kept_back = {hold.scope for hold in facts.held}
@@ -536,6 +542,8 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
         return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}{way_out}"
     if lifts:
         return _not_resumed(facts)
+    if facts.reach is Reach.SILENT and facts.words is WordsPlace.TAKEN and kind not in _WITHOUT_WORDS:
+        return Refusal.UNREACHABLE, f"{name} does not answer, and people's words are kept there: {facts.reach_why}"
     if kind in _TURNS and not throws and facts.role is ServiceRole.IDLE:
         return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
     if kind is OrderKind.RESUME and facts.paused is not None:

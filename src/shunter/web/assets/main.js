@@ -5,6 +5,7 @@ import {
 } from "./store.js";
 import { Empty, Link, Loading, Moment, Said, apart } from "./parts.js";
 import { KillSwitch } from "./kill.js";
+import { zone } from "./words.js";
 import { Fleet } from "./pages/fleet.js";
 import { Cluster } from "./pages/cluster.js";
 import { Moves } from "./pages/moves.js";
@@ -134,7 +135,7 @@ function Page({ who, fleet }) {
     started.current = true;
   }, [here.pathname]);
   let content;
-  if (here.pathname === "/") content = html`<${Fleet} fleet=${fleet} who=${who} />`;
+  if (here.pathname === "/" && !here.hash.startsWith("#/")) content = html`<${Fleet} fleet=${fleet} who=${who} />`;
   else if (here.pathname === "/timeline") content = html`<${Timeline} name="" />`;
   else if (!name || !shown || more.length) content = html`<${Empty} title="There is no such page">Go to <${Link} to="/">the fleet</${Link}>.</${Empty}>`;
   else content = html`<${shown} name=${name} who=${who} situation=${fleet.data?.clusters.find((each) => each.name === name)?.situation} key=${name} />`;
@@ -145,7 +146,8 @@ function Page({ who, fleet }) {
       <${Paused} paused=${fleet.data?.paused} where=${fleet.data?.not_paused?.length ? "The fleet" : "The whole fleet"} but=${fleet.data?.not_paused} />${!fleet.data?.paused && html`<${Paused} paused=${row?.paused} where=${name} />`}
       ${fleet.data?.store_trouble && html`<p class="banner bad" role="alert"><${Said} text=${fleet.data.store_trouble} /></p>`}
       ${fleet.data?.policy_trouble && html`<p class="banner bad" role="alert"><${Said} text=${fleet.data.policy_trouble} /></p>`}
-      <${Fence} at=${here.href}>${content}</${Fence}></main>`;
+      <${Fence} at=${here.href}>${content}</${Fence}></main>
+    <footer class="dim">Times are of the service's clock, in the zone of this browser: ${zone()}. Sentences of the service say UTC.</footer>`;
 }
 
 function Inside({ who }) {

@@ -1,6 +1,6 @@
 // Parts that several pages use.
 import { Component, html, render, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
-import { go, href, kept, note, read } from "./store.js";
+import { go, href, kept, note, read, serviceNow } from "./store.js";
 import { duration, moment, utc } from "./words.js";
 
 export function Link({ to, children, ...rest }) {
@@ -232,7 +232,7 @@ export function SortedTable({ caption, columns, rows: every, initial, keyOf, sea
 }
 
 export function Ago({ at }) {
-  const [now, set] = useState(Date.now());
-  useEffect(() => { const timer = setInterval(() => set(Date.now()), 1000); return () => clearInterval(timer); }, []);
+  const [now, set] = useState(serviceNow());
+  useEffect(() => { const timer = setInterval(() => set(serviceNow()), 1000); return () => clearInterval(timer); }, []);
   return html`<time datetime=${new Date(at).toISOString()} title=${utc(at)}>${duration(Math.max(0, now - at))}</time>`;
 }

@@ -43,6 +43,10 @@ export const session = watched(null);
 export const connection = watched({ live: false, since: Date.now(), first: true });
 export const notes = watched([]);
 
+// The service's clock, by which the page tells ages and its own times: a browser's clock may be wrong by minutes.
+let ahead = 0;
+export const serviceNow = () => Date.now() + ahead;
+
 // ---- the API
 
 export class Problem extends Error {
@@ -62,6 +66,8 @@ async function ask(path, options = {}) {
   } catch {
     throw new Problem(0, { detail: "The service does not answer.", type: "urn:shunter:unreachable" });
   }
+  const told = Date.parse(answer.headers.get("date")) - Date.now(); // To the second, and later by the way of the answer.
+  if (Math.abs(told - ahead) > 5000) ahead = Math.abs(told) > 5000 ? told : 0;
   if (answer.ok) return answer.status === 204 ? null : answer.json();
   let document = {};
   try { document = await answer.json(); } catch { /* Whoever answered is not the service: a proxy perhaps. */ }
@@ -168,7 +174,7 @@ export function startEvents() {
   };
   onEvent(({ kind }) => { if (kind === "signed-out") loadSession().catch(() => {}); });
   let following = false;
-  const setLive = (live, since = Date.now()) => {
+  const setLive = (live, since = serviceNow()) => {
     const now = connection.get();
     if (now.live !== live) connection.set({ live, since, first: now.first && !live });
   };
@@ -232,7 +238,7 @@ export function useView(path, cluster = "", still = false) {
       now.last = Date.now();
       try {
         const data = await read(path);
-        if (!now.gone) set((before) => ({ path, data: before.path === path ? kept(before.data, data) : data, problem: null, loading: false, at: Date.now() }));
+        if (!now.gone) set((before) => ({ path, data: before.path === path ? kept(before.data, data) : data, problem: null, loading: false, at: serviceNow() }));
       } catch (problem) {
         if (!now.gone) set((before) => ({ ...(before.path === path ? before : { data: undefined, at: 0 }), path, problem, loading: false }));
       }
@@ -266,7 +272,7 @@ export function usePolled(path, everyMs = 5000) {
       if (!document.hidden) {
         try {
           const data = await read(path);
-          if (!gone) set((before) => ({ data: kept(before.data, data), problem: null, at: Date.now() }));
+          if (!gone) set((before) => ({ data: kept(before.data, data), problem: null, at: serviceNow() }));
         } catch (problem) { if (!gone) set((before) => ({ ...before, problem })); }
       }
       if (!gone) timer = setTimeout(load, everyMs);
@@ -295,7 +301,7 @@ export function useFleet() {
         const answer = await ask("/fleet");
         if (gone || mine !== asked) return;
         const whole = [...newer.values()].sort((a, b) => a.version - b.version).reduce(row, answer);
-        set((before) => ({ data: kept(before.data, whole), problem: null, loading: false, at: Date.now() }));
+        set((before) => ({ data: kept(before.data, whole), problem: null, loading: false, at: serviceNow() }));
       } catch (problem) {
         if (!gone && mine === asked) set((before) => ({ ...before, problem, loading: false }));
       }
@@ -305,7 +311,7 @@ export function useFleet() {
       if (kind === "hello" || kind === "reset" || kind === "fleet") load();
       else if (kind === "cluster") {
         newer.set(data.row.name, data);
-        set((before) => (before.data ? { ...before, data: row(before.data, data), at: Date.now() } : before));
+        set((before) => (before.data ? { ...before, data: row(before.data, data), at: serviceNow() } : before));
       }
     });
     return () => { gone = true; off(); };

@@ -55,6 +55,15 @@ export function moment(ms) {
   return then.toDateString() === new Date().toDateString() ? SAME_DAY.format(then) : OTHER_DAY.format(then);
 }
 
+// The zone of such times, as "Europe/Berlin (UTC+02:00)".
+export function zone(at = new Date()) {
+  const minutes = -at.getTimezoneOffset();
+  const two = (value) => String(Math.trunc(value)).padStart(2, "0");
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const offset = `UTC${minutes ? `${minutes < 0 ? "−" : "+"}${two(Math.abs(minutes) / 60)}:${two(Math.abs(minutes) % 60)}` : ""}`;
+  return !name || name === offset ? offset : `${name} (${offset})`;
+}
+
 export const utc = (ms) => (ms ? new Date(ms).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC") : "");
 
 // Names of the service's kinds, states and scopes, in the words of the trade.

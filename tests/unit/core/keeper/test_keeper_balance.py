@@ -1,6 +1,7 @@
 """What plans aim at by the policy, by sizes or by rates; every cluster comes to rest within its guard rails."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
@@ -68,6 +69,23 @@ def test_after_an_intent_and_after_its_end_the_cluster_is_within_its_bands(seed:
         explained = {each for made in told.proposals if made.undone or made.held_back for each in made.conditions}
         assert outside <= explained, "whatever stays outside a band has a reason"
     assert not at_rest(seen, AT_ONCE)[1].holding, "without intents everything can be reached here"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_after_a_drain_its_end_and_a_demotion_leaders_are_within_their_band(seed: int) -> None:
+    rows, begin = random.Random(seed), AT_ONCE.watches[Condition.LEADERS_BAND].begin
+    seen = cluster(
+        {t: [rows.sample(BROKERS, 2) for _ in range(3 + at)] for at, t in enumerate("abcd")}, brokers=BROKERS
+    )
+    for intents in (Intents(drain=(2,)), Intents(), Intents(demote=(4,)), Intents()):
+        seen, judged = at_rest(seen, replace(AT_ONCE, intents=intents))
+        able = [broker for broker in BROKERS if broker not in (*intents.drain, *intents.demote)]
+        led = Counter(each.replicas[0] for each in seen.inventory.partitions)
+        mean = led.total() / len(able)
+        far = [broker for broker in able if abs(led[broker] - mean) >= max(1, begin * mean)]
+        told = {each.conditions: each.undone or each.held_back for each in judged.proposals}
+        assert not far or told[Condition.LEADERS_BAND,], "whoever is outside is named, with the reason"
+        assert set(led) <= {*able}
 
 
 def test_more_replicas_are_additions_alone_and_balance_is_a_plan_of_its_own() -> None:

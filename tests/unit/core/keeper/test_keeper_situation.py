@@ -328,9 +328,29 @@ class TestWhatIsTold:
                 assert "being paused" not in stands.doing, facts
                 assert not silent or "what steps under way do since then is not known" in stands.doing, facts
 
+    def test_an_order_that_has_to_be_kept_in_a_silent_cluster_is_not_offered(self) -> None:
+        """An SRE's find: the driver offered to approve a plan, and that failed after half a minute."""
+        away = replace(
+            LAB,
+            reach=Reach.SILENT,
+            reach_why=WHY_SILENT,
+            words=WordsPlace.TAKEN,
+            proposals=(proposal(ProposalState.WAITING, "disk-band"),),
+            execution=OpenExecution(2),
+        )
+        assert {OrderKind.APPROVE, OrderKind.STOP} < set(situation(replace(away, reach=Reach.ANSWERS)).orders)
+        turns = {OrderKind.STOP, OrderKind.PAUSE, OrderKind.ROLL_BACK, OrderKind.LIMIT}
+        assert set(situation(away).orders) == turns, "the journal takes these"
+        told = f"lab does not answer, and people's words are kept there: {WHY_SILENT}"
+        assert why_refused(OrderKind.APPROVE, away) == (Refusal.UNREACHABLE, told)
+        assert why_refused(OrderKind.APPROVE, replace(away, words=WordsPlace.ALONE)) is None
+
     def test_conditions_of_one_kind_are_one_sentence(self) -> None:
         seen = replace(OBSERVED, conditions=(BAND, BAND, LATE))
-        assert situation(replace(LAB, observation=seen)).headline == "conditions hold: disk skew (2), under-replicated"
+        assert (
+            situation(replace(LAB, observation=seen)).headline
+            == "conditions hold: disk skew (2 brokers), under-replicated"
+        )
         one = situation(replace(LAB, observation=replace(OBSERVED, conditions=(BAND,))))
         assert (one.severity, one.headline) == (ClusterSeverity.WARNING, BAND.text)
 

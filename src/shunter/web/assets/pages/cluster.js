@@ -145,10 +145,10 @@ function Now({ name, page, who }) {
   const { doing, notes, severity } = situation;
   const open = row.moves_open > 0;
   const head = notes.slice(0, 3);
-  const clear = page.throttles_left.length > 0 && !open;
+  const clear = page.throttles_left.length > 0 && !open && situation.figures === "current";
   const dead = page.conditions.filter((each) => each.condition.condition === "broker-dead");
   return html`<section class="panel standing ${KIND[severity]}" aria-label="How it stands"><p><strong>Now:</strong> <${Said} text=${doing} />.${open && html` <${Link} to="/clusters/${encodeURIComponent(name)}/moves">See the moves →</${Link}>`}</p>
-    ${page.intents.filter((each) => each.kind === "hold").map((each) => html`<div class="next" key=${each.about}><p><strong>To do:</strong> plans of scope <code>${each.about}</code> are held: ${each.comment || "held"}, by ${each.who} since <${Moment} at=${each.at_ms} />. Nothing of this scope begins by itself.</p><div class="actions"><${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift the hold" kind="primary" /></div></div>`)}
+    ${situation.orders.includes("withdraw") && page.intents.filter((each) => each.kind === "hold").map((each) => html`<div class="next" key=${each.about}><p><strong>To do:</strong> plans of scope <code>${each.about}</code> are held: ${each.comment || "held"}, by ${each.who} since <${Moment} at=${each.at_ms} />. Nothing of this scope begins by itself.</p><div class="actions"><${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift the hold" kind="primary" /></div></div>`)}
     ${dead.length > 0 && !open && situation.figures === "current" && html`<div class="next"><p><strong>To do:</strong> start ${few(dead.map((each) => each.condition.about))}, or let the replicas there go elsewhere.</p></div>`}
     ${row.proposals_waiting > 0 && html`<${NextProposal} name=${name} situation=${situation} who=${who} />`}
     ${clear && html`<div class="next"><p><strong>To do:</strong> ${count(page.throttles_left.length, "throttle")} left behind that no execution restores: they slow down replication.</p><div class="actions"><${Order} label="Remove them" kind="primary" title="Remove throttles that no execution restores" ...${taken("clear-throttles", situation, who)}
@@ -246,7 +246,7 @@ export function Cluster({ name, who }) {
       <dl class="figures ${old}"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers && !old ? "all live" : ""}</${Figure}>
         <${Figure} label="Partitions" value=${number(row.partitions)}>${situation.figures === "unknown" ? "" : count(page.topics_in_all, "topic")}</${Figure}>
         <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>
-        <${Figure} label="Imbalance" value=${percent(row.balance)}>from the mean</${Figure}>
+        <${Figure} label="Imbalance" value=${percent(row.balance)}>${row.balance_of}</${Figure}>
         <${Figure} label="Under-replicated" value=${number(row.under_replicated)} kind=${row.under_replicated ? "watch" : ""} />
         <${Figure} label="Offline" value=${number(row.offline)} kind=${row.offline ? "bad" : ""} /></dl>
       ${page.brokers.length > 0 && html`<div class=${old}><${Yard} brokers=${page.brokers} flows=${page.flows} chosen=${chosen} measureName=${query.get("measure") || "disk"} /></div>`}

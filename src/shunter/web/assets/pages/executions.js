@@ -49,7 +49,7 @@ function Execution({ name, execution, query, at }) {
 function Find({ opened }) {
   const field = useRef(null);
   const find = (event) => { event.preventDefault(); show({ move: field.current.value.trim() }); };
-  return html`<form class="panel find" onSubmit=${find}><label><span>Find the move of a partition</span> <input ref=${field} type="search" placeholder="orders-3" value=${opened} required /></label> <button>Show</button></form>`;
+  return html`<form class="panel find" onSubmit=${find}><label><span>Find the move of a partition</span> <input ref=${field} type="search" placeholder="orders-3" key=${opened} defaultValue=${opened} required /></label> <button>Show</button></form>`;
 }
 
 export function Executions({ name, query }) {

@@ -14,6 +14,7 @@ const Card = memo(({ row }) => {
     <div class="head"><h2><${Link} to=${to} class="stretch"><${Name} name=${row.name} /></${Link}></h2><${Headline} situation=${situation} /></div>
     <p class="why"><${Said} text=${situation.doing} />.</p>
     ${situation.notes.slice(0, 3).map((note) => html`<p class="dim"><${Said} text=${note} /></p>`)}
+    ${situation.notes.length > 3 && html`<p class="dim">and ${count(situation.notes.length - 3, "other finding")}</p>`}
     ${situation.figures === "current" ? html`<p class="dim">${count(row.brokers, "broker")} · ${count(row.partitions, "partition")} · observed <${Ago} at=${situation.observed_at_ms} /> ago</p>`
       : html`<${Aged} age=${situation.figures} at=${situation.observed_at_ms} />`}
     ${situation.figures !== "unknown" && html`<div class="${faded(situation.figures)}">
@@ -21,7 +22,7 @@ const Card = memo(({ row }) => {
       <div><span>Fullest disk <b>${percent(row.disk_used)}</b></span><${Meter} share=${row.disk_used} kind=${diskKind(row.disk_used)} label="Fullest disk of ${row.name}" marks=${[0.8]} />
         <small class="dim">${row.runway_days === null ? row.runway_why || "runway not known" : `full in ${days(row.runway_days)}`}</small></div>
       <div><span>Imbalance <b>${percent(row.balance)}</b></span><${Meter} share=${row.balance} kind=${row.balance > 0.2 ? "watch" : "plain"} label="Imbalance of ${row.name}" marks=${[0.2]} />
-        <small class="dim">furthest from the mean</small></div>
+        <small class="dim">${row.balance_of || "furthest from the mean"}</small></div>
     </div></div>`}
     ${row.moves_open > 0 && html`<${Link} class="line ${faded(situation.moves)}" to="${to}/moves"><span>${count(row.moves_open, "move")}</span>${row.share === null ? html`<span></span>` : html`<${Progress} share=${row.share} label="Moves of ${row.name}" />`}
       <span>${row.share === null ? "" : percent(row.share)}${row.left_ms !== null ? ` · ${duration(row.left_ms)} left` : ""}</span></${Link}>`}

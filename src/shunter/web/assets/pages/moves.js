@@ -20,8 +20,8 @@ function Replicas({ move }) {
   return html`<span class="replicas">${every.map((id) => {
     const here = move.replicas.includes(id);
     const wanted = goal.includes(id);
-    const insync = move.isr.includes(id);
-    const known = move.isr.length > 0;
+    const known = move.isr !== null;
+    const insync = known && move.isr.includes(id);
     // Only an added replica is copied, and on the way back also one that was dropped.
     const comes = move.direction === "back" || !move.original.includes(id);
     const kind = !here ? (wanted ? "later" : "gone") : !wanted ? "goes" : !known ? "here" : insync ? "stays" : comes ? "comes" : "behind";
@@ -72,7 +72,7 @@ function useHistory(name, summary) {
     const far = (all) => all.map((each) => (each === null ? null : each / 1000));
     read(`/clusters/${encodeURIComponent(name)}/forecasts`).then((all) => {
       if (gone) return;
-      kept.current = { at: far(all.at_ms), rate: all.bytes_per_s, end: far(all.end_ms), low: far(all.low_ms), high: far(all.high_ms) };
+      kept.current = { at: far(all.at_ms), rate: all.copy_bytes_per_s, end: far(all.end_ms), low: far(all.low_ms), high: far(all.high_ms) };
       drawn.current = null;
       setBefore(all.at_ms.length);
     }, () => {});
@@ -83,7 +83,7 @@ function useHistory(name, summary) {
     const at = summary.at_ms / 1000;
     if (at > (all.at.at(-1) ?? 0)) {
       const until = (left) => (left === null ? null : (summary.at_ms + left) / 1000);
-      all.at.push(at); all.rate.push(summary.bytes_per_s);
+      all.at.push(at); all.rate.push(summary.copy_bytes_per_s);
       all.end.push(until(summary.left_ms)); all.low.push(until(summary.low_ms)); all.high.push(until(summary.high_ms));
       for (const each of Object.values(all)) if (each.length > 3600) each.shift();
     }
@@ -136,10 +136,10 @@ function Head({ name, summary, counts, who }) {
     ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered for ${duration(summary.silent_ms)}.</p>`}
     ${summary.total_bytes !== null && (open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
-      <${Figure} label="Rate" value=${rate(summary.bytes_per_s)} />
+      <${Figure} label="Rate" value=${rate(summary.copy_bytes_per_s)} />
       <${Figure} label="Left" value=${summary.left_ms === null ? (summary.why_no_eta.startsWith("no ETA yet") ? "measuring" : "no ETA") : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
-    ${open > 0 && html`<div class="limits"><${Throttle} name=${name} limit=${summary.limit} situation=${situation} who=${who} /><${Bounds} name=${name} bounds=${summary.bounds} situation=${situation} who=${who} /></div>`}`}
+    ${open > 0 && html`<div class="limits"><${Throttle} name=${name} limit=${summary.throttle_bytes_per_s} situation=${situation} who=${who} /><${Bounds} name=${name} bounds=${summary.bounds} situation=${situation} who=${who} /></div>`}`}
     <${History} name=${name} summary=${summary} /></section>`;
 }
 

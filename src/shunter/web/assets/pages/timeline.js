@@ -1,6 +1,6 @@
 // Events with cause and duration, as a chart that can be zoomed and as a list; the address reproduces the view.
 import { html, useEffect, useMemo, useRef, useState } from "../vendor/htm-preact.js";
-import { place, show, useView, useWatched } from "../store.js";
+import { place, serviceNow, show, useView, useWatched } from "../store.js";
 import { Empty, Link, Moment, Name, Said, Shown, memo } from "../parts.js";
 import { Chart, axis, colour, times } from "../charts.js";
 import { duration, number, words } from "../words.js";
@@ -88,7 +88,7 @@ function Zoom({ range, onRange }) {
   const [from, to] = range;
   const middle = (from + to) / 2;
   const by = (factor, shift = 0) => onRange(middle + shift * (to - from) - (factor * (to - from)) / 2, middle + shift * (to - from) + (factor * (to - from)) / 2);
-  const now = () => Date.now();
+  const now = serviceNow;
   return html`<div class="zoom"><div class="tabs" role="group" aria-label="How far back">${SPANS.map(([label, span]) => html`<button type="button" aria-pressed=${Math.abs(to - from - span * 1.02) < 1000} onClick=${() => onRange(now() - span, now() + span * 0.02)}>${label}</button>`)}</div>
     <div class="tabs" role="group" aria-label="Zoom"><button type="button" aria-label="Earlier" onClick=${() => by(1, -0.5)}>←</button><button type="button" aria-label="Zoom in" onClick=${() => by(0.5)}>+</button>
     <button type="button" aria-label="Zoom out" onClick=${() => by(2)}>−</button><button type="button" aria-label="Later" onClick=${() => by(1, 0.5)}>→</button></div></div>`;
@@ -114,7 +114,7 @@ function Only({ label, field, value, all, told = (each) => each }) {
 
 export function Timeline({ name }) {
   const query = useWatched(place).searchParams;
-  const opened = useRef(Date.now());
+  const opened = useRef(serviceNow());
   const range = [Number(query.get("from")) || opened.current - 24 * HOUR, Number(query.get("to")) || opened.current + 0.02 * 24 * HOUR];
   const kind = query.get("kind") || "";
   const who = query.get("who") || "";
