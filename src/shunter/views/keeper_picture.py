@@ -215,7 +215,9 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
     leaving = {*seen.policy.intents.drain, *seen.policy.intents.replace}
     live = {each.id: held.get(each.id, 0) for each in sighting.inventory.brokers if each.id not in leaving}
     mean = sum(live.values()) / len(live) if live else 0.0
-    furthest = max(live, key=lambda broker: abs(live[broker] - mean)) if mean > 0 else None
+    untold = sighting.unsized
+    furthest = max(live, key=lambda broker: abs(live[broker] - mean)) if mean > 0 and not untold else None
+    of = "" if furthest is None else _balance_of(furthest, len(live), leaving)
     used = [
         1 - broker.disk_usable_bytes / broker.disk_total_bytes
         for broker in sighting.inventory.brokers
@@ -232,7 +234,7 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
         under_min_isr=counts[1],
         offline=counts[2],
         balance=None if furthest is None else abs(live[furthest] / mean - 1),
-        balance_of="" if furthest is None else _balance_of(furthest, len(live), leaving),
+        balance_of=f"{told_brokers(untold)} did not tell its log dirs" if untold else of,
         disk_used=max(used, default=None),
         runway_days=seen.runway.days,
         runway_why=seen.runway.why,

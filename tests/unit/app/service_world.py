@@ -107,6 +107,8 @@ class Yard:
     cordons: dict[int, str] = field(default_factory=dict)
     """By broker that a plan of the journal cordoned: the plan's id."""
     fenced: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
+    """Brokers that do not tell their log dirs."""
     owes: bool = False
     """Throttles of moves that have ended are still to be given back."""
     journal_read: bool = True
@@ -157,6 +159,7 @@ class Yard:
         seen = CheckUp("yard", 1, "Apache (KRaft)", (), (), ongoing, left)
         past = tuple(PastExecution(ms, ms, 1, MIB) for ms in self.ended_ms)
         taken = Inventory("yard", self.clock.ms, live, tuple(partitions), fenced=fenced)
+        taken = taken._replace(unanswered=tuple((broker, "no answer") for broker in self.silent))
         if not self.journal_read:
             return sighting_of(taken, seen, CheckedJournal("j"), None)
         return sighting_of(taken, seen, CheckedJournal("j", moves=opened, cordons=self.cordons), past)

@@ -403,6 +403,10 @@ def test_the_imbalance_says_of_which_brokers_it_is(tmp_path: Path) -> None:
                 await life.desk.carry_out(order(IntentKind.DRAIN, "3"), ANNA)
             await life.first_look()
             assert life.published.page("yard").row.balance_of == told
+        yard.silent = (2,)
+        await life.look()
+        row = life.published.page("yard").row
+        assert (row.balance, row.balance_of) == (None, "broker 2 did not tell its log dirs")
 
     lived(tmp_path, yard, Mode.PROPOSE, story)
 

@@ -55,7 +55,10 @@ async def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lift
             "it is said before"
         )
         done = await life.desk.carry_out(order(kind), ANNA)
-        assert "nothing of scope drain begins by itself until `shunter withdraw hold drain` lifts that; plans of" in done.text
+        assert (
+            "nothing of scope drain begins by itself until `shunter withdraw hold drain` lifts that; plans of"
+            in done.text
+        )
         await life.until(lambda: not life.keeper.proposals)
         await looks(life)
         assert yard.submitted == [drain.id]

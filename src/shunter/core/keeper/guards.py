@@ -94,9 +94,7 @@ def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
     if sighting.past is None:
         yield "the journal can't be read, so it is not known what was moved lately"
     if scope not in ORDER_ALONE:
-        told = {broker.id for broker in sighting.inventory.brokers if broker.log_dirs}
-        # A failed log dir is a fact of its broker: the leaders' sizes are known.
-        for broker, why in (each for each in sighting.inventory.unanswered if each[0] not in told):
+        for broker, why in sighting.unsized.items():
             yield f"broker {broker} did not tell its log dirs, so sizes are unknown: {why}"
 
 

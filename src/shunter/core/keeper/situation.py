@@ -370,9 +370,9 @@ def _doing(facts: ClusterFacts) -> str:
     if not opened:
         return told
     if facts.reach is Reach.ANSWERS:
-        return f"{told}; {opened} of the journal open: steps under way go on, no other step begins"
+        return f"{told}; {opened} of the journal open: steps under way go on, and this service begins no other"
     when = "" if facts.observation is None else f" ({told_time(facts.observation.at_ms)})"
-    return f"{told}; {opened} of the journal open when last observed{when}: {NOT_KNOWN}"
+    return f"{told}; {opened} of the journal open when last observed{when}: {NOT_KNOWN} here"
 
 
 def _stands_by(facts: ClusterFacts) -> str:

@@ -313,12 +313,12 @@ class TestWhatIsTold:
         left = replace(LAB, role=ServiceRole.IDLE, execution=None, observation=replace(OBSERVED, journal_open=4))
         assert situation(left).doing == (
             "this service does not drive the cluster: its executor is being started; 4 moves of the journal open: steps "
-            "under way go on, no other step begins"
+            "under way go on, and this service begins no other"
         )
         assert situation(left).unserved == "not driven: its executor is being started"
         away = situation(replace(left, reach=Reach.SILENT, reach_why=WHY_SILENT)).doing
         assert "4 moves of the journal open when last observed (2026-11-23 " in away
-        assert away.endswith("what steps under way do since then is not known, and no other step begins")
+        assert away.endswith("what steps under way do since then is not known, and no other step begins here")
 
     def test_while_the_cluster_does_not_answer_nothing_is_said_to_go_on(self) -> None:
         for facts, stands in ALL:
