@@ -1,18 +1,15 @@
-"""Server-sent events: each is rendered once, kept in one ring, and sent to every open page as the same bytes.
+"""Server-sent events: each is rendered once, and sent to every open page as the same bytes.
 
-A page has a position in the ring and no queue of its own, so a slow page costs nothing. A page that falls behind the
-ring, or whose last event is from an earlier run of the service, gets `reset` and reads everything again.
+An event says how a cluster stands, so only the last one of each cluster is kept. A page has a position and no queue of
+its own, so a slow page costs nothing, and gets what is last. A page whose last event is from an earlier run of the
+service gets `reset` and reads everything again.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator
 from typing import NamedTuple
-
-KEPT = 1_024
-"""Events in the ring. A page that lost its connection can still get them."""
 
 
 class _Kept(NamedTuple):
@@ -27,7 +24,8 @@ class Hub:
     def __init__(self, run: str) -> None:
         """`run`: a name that no other run of the service has; it is the first part of every id."""
         self._run = run
-        self._kept: deque[_Kept] = deque(maxlen=KEPT)
+        self._last: dict[str, _Kept] = {}
+        """The last event of each cluster, "": of the fleet; the newest is at the end."""
         self._number = 0
         self._next: asyncio.Event = asyncio.Event()
         self._closed = False
@@ -38,7 +36,8 @@ class Hub:
         """Send an event to every page that follows this cluster, or all clusters. `data`: one line of JSON."""
         self._number += 1
         raw = _rendered(f"{self._run}-{self._number}", kind, data)
-        self._kept.append(_Kept(self._number, cluster, raw))
+        self._last.pop(cluster, None)
+        self._last[cluster] = _Kept(self._number, cluster, raw)
         self._wake()
 
     def nudge(self) -> None:
@@ -58,7 +57,7 @@ class Hub:
     async def follow(self, last_id: str, cluster: str) -> AsyncIterator[bytes]:
         """Events from now on, or after the event `last_id`; of one cluster, or of all clusters if `cluster` is "".
 
-        An event may be empty; see `nudge`. The first event is `hello`; it is `reset` if some events after `last_id` are no longer in the ring.
+        An event may be empty; see `nudge`. The first event is `hello`; it is `reset` if `last_id` is of another run.
         """
         position = self._position(last_id)
         self.subscribers += 1
@@ -68,11 +67,8 @@ class Hub:
             nudges = self._nudges
             while not self._closed:
                 waiting = self._next
-                if self._kept and self._kept[0].number > position + 1:
-                    position = self._number
-                    yield self._greeting("reset", position)
-                # A copy, because the ring may change while this page waits until an event is sent.
-                for event in [each for each in self._kept if each.number > position]:
+                # A copy, because events may come while this page waits until one is sent.
+                for event in [each for each in self._last.values() if each.number > position]:
                     position = event.number
                     if cluster in ("", event.cluster):
                         yield event.raw
@@ -85,14 +81,13 @@ class Hub:
             self.subscribers -= 1
 
     def _position(self, last_id: str) -> int | None:
-        """The number of the event `last_id`, which a page has seen; None: it is unknown, or too old."""
+        """The number of the event `last_id`, which a page has seen; None: it is unknown."""
         if not last_id:
             return self._number
         run, _, number = last_id.rpartition("-")
         if run != self._run or not number.isdecimal() or int(number) > self._number:
             return None
-        oldest = self._kept[0].number if self._kept else self._number + 1
-        return int(number) if int(number) >= oldest - 1 else None
+        return int(number)
 
     def _greeting(self, kind: str, position: int | None) -> bytes:
         number = self._number if position is None else position
