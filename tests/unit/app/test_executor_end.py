@@ -261,6 +261,6 @@ async def test_no_view_is_written_before_the_journal_is_read(tmp_path: Path) -> 
     core.handle(ev.Envelope(1, "start", ev.JournalLoaded((), "c")))
     async with asyncio.timeout(30):
         while not path.exists():  # noqa: ASYNC110 - the file is written by a thread
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
     publishing.cancel()
     await asyncio.gather(publishing, return_exceptions=True)

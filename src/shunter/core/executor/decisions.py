@@ -39,7 +39,7 @@ from shunter.core.executor.places import TRIED, Awaiting, asked_before, dead_cop
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
-from shunter.core.executor.throttling.pausing import holds_others, unheld
+from shunter.core.executor.throttling.pausing import unheld, why_unheld
 from shunter.core.executor.throttling.throttles import Gate
 from shunter.core.executor.waits import NO_WAIT, OVER, Wait, WaitKind, told_closed
 from shunter.core.wording import told_bytes
@@ -386,11 +386,7 @@ def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[Br
     """Cancel a paused copy; returns whether nothing else is due now. If it can't be cancelled, it slows its broker."""
     undone = undo(move, seen, live, work.state.least_in_sync(move), put_off=True, closed=work.closed)
     if isinstance(undone, Begin):
-        assert move.step is not None
-        why = "it shares a broker or a bound with copies that go on"
-        if holds_others(work.state, move.step.adding):
-            why = "a pause's rate would hold replicas in sync too, by somebody else's throttle"
-        told = f"paused: its copy is cancelled, because {why}; {_lost(work, move)}"
+        told = f"paused: its copy is cancelled, because {why_unheld(work.state, move)}; {_lost(work, move)}"
         work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
         _begin(work, move, undone)
     elif isinstance(undone, Waits):

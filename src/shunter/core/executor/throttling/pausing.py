@@ -96,6 +96,13 @@ def unheld(
     )
 
 
+def why_unheld(state: ExecutorState, move: Move) -> str:
+    """Why a paused copy is cancelled. Pre: it is unheld."""
+    if holds_others(state, move.copying):
+        return "a pause's rate would hold replicas in sync too, by somebody else's throttle"
+    return "it shares a broker or a bound with copies that go on"
+
+
 def _in_the_way(state: ExecutorState, move: Move, going: Collection[BrokerId]) -> bool:
     """Whether a paused copy takes a place from copies that go on, or its rate would hold others."""
     options = state.options
