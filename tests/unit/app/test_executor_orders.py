@@ -108,6 +108,7 @@ async def test_who_drives_the_journal_itself_is_told_of_the_other_open_moves(tmp
         driver.append([JournalEntry(number, 1_000, "test", each) for number, each in enumerate(records, 1)], 1_000)
         driver.release()
     assert await told_others(place, [first, second, third]) == ""
+    assert await told_others(place, [TopicPartition("t", 9)], ordered=True) == "", "the order is refused"
     assert "drives 1 other open move to its end too; ctrl-C leaves it" in await told_others(place, [first, second])
     assert "drives 2 other open moves to their end too; ctrl-C leaves them" in await told_others(place, [first])
     with closing(SqliteJournal(place.path, "driver")) as driver:
@@ -215,16 +216,15 @@ async def test_a_new_execution_shows_nothing_of_the_one_that_ended_before(tmp_pa
     session = Session(admin, journal, core, driver, tmp_path / "view")
     assert session.view().counts == {"done": 1}
     seen: asyncio.Queue[ExecutionView] = asyncio.Queue()
-    plan = SessionStart((MoveOrder(T0, (3,)),))  # The journal was never loaded, so nobody answers.
-    driving: asyncio.Task[Any] = asyncio.create_task(drive(session, plan, on_view=seen.put_nowait))
+    core.loaded = True
+    publishing = asyncio.create_task(session.publish(seen.put_nowait, idle=False))
     await asyncio.to_thread(wait_until, session.view_path.exists, what="a view for other shells", timeout_s=20)
     assert seen.empty()
-    core.worked = core.loaded = True
+    core.worked = True
     async with asyncio.timeout(30):
         await seen.get()
-    driving.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await driving
+    publishing.cancel()
+    await asyncio.gather(publishing, return_exceptions=True)
     journal.release()
     journal.close()
 

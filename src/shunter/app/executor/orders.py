@@ -79,16 +79,18 @@ async def standing_of(place: JournalPlace) -> StillDriver | None:
     return (await asyncio.to_thread(load_journal, place)).standing if place.exists() else None
 
 
-async def told_others(place: JournalPlace, named: Collection[TopicPartition]) -> str:
+async def told_others(place: JournalPlace, named: Collection[TopicPartition], *, ordered: bool = False) -> str:
     """What a command that drives the journal itself does beside its own order; "": no other move is open and goes on.
 
-    Paused moves stay paused, so the command does not wait for them.
+    Paused moves stay paused, so the command does not wait for them. `ordered`: the command is an order to the moves named;
+    it is refused, and nothing is driven, if all of them have ended.
     """
     if not place.exists():
         return ""
     state, _holder = await asyncio.to_thread(read_journal, place)
-    count = sum(move.tp not in named and not move.paused for move in state.open_moves())
-    if not count:
+    opened = state.open_moves()
+    count = sum(move.tp not in named and not move.paused for move in opened)
+    if not count or (ordered and all(move.tp not in named for move in opened)):
         return ""
     others = counted(count, "other open move")
     return (

@@ -337,7 +337,7 @@ async def _go_on(target: Target, command: Command, *, yes: bool = False, as_json
         return told_order(answer, as_json=as_json)
     if not place.exists():
         raise await no_journal(target, place)
-    if command.partitions and (others := await told_others(place, command.partitions)):
+    if command.partitions and (others := await told_others(place, command.partitions, ordered=True)):
         click.echo(others, err=True)
     unpause = command.kind is CommandKind.RESUME and not command.partitions
     work = SessionStart(unpause=True) if unpause else SessionStart(command=command)

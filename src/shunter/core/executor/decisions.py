@@ -39,7 +39,7 @@ from shunter.core.executor.places import TRIED, Awaiting, asked_before, dead_cop
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
-from shunter.core.executor.throttling.pausing import unheld, why_unheld
+from shunter.core.executor.throttling.pausing import told_beside, unheld, why_unheld
 from shunter.core.executor.throttling.throttles import Gate
 from shunter.core.executor.waits import NO_WAIT, OVER, Wait, WaitKind, told_closed
 from shunter.core.wording import told_bytes
@@ -390,7 +390,7 @@ def _put_off(work: Pass, move: Move, seen: ObservedPartition, live: frozenset[Br
         work.out.notices.append(Notice("copy-put-off", str(move.tp), told))
         _begin(work, move, undone)
     elif isinstance(undone, Waits):
-        told = f"{undone.reason}; it is paused, and what is copied to the same broker waits for it"
+        told = f"{undone.reason}; it is paused, and {told_beside(work.state, move)}"
         move.waits = Wait(WaitKind.BROKERS, told)
     return undone is not None
 

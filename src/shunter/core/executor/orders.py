@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from shunter.core.executor.choice import Waits, undo
 from shunter.core.executor.copies import within
 from shunter.core.executor.foresight.hold_ups import can_cancel, told_held_up, told_stuck, told_unsure
 from shunter.core.executor.foresight.stuck import endless_step, ends_with_its_step, stuck, turned_to, waits_now
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.executor.throttling.pausing import paused_within, unheld
+from shunter.core.executor.throttling.pausing import OTHERS_HELD, holds_others, paused_within, unheld
 from shunter.core.throttles import CORDONED_LOG_DIRS
 from shunter.core.wording import counted, named, told_bytes, told_rate
 from shunter.model.execution import (
@@ -58,6 +59,9 @@ def decide_command(state: ExecutorState, command: Command) -> DecidedOrder:
         return DecidedOrder(False, f"not in the execution: {', '.join(str(tp) for tp in unknown)}")
     opened = [move for move in moves if move.open]
     if not opened:
+        if others := len(state.open_moves()):
+            still = counted(others, "other move is", "other moves are")
+            return DecidedOrder(False, f"nothing that was named is under way: all of it has ended; {still} open")
         why = "all moves named have ended" if command.partitions else "no move is open"
         return DecidedOrder(
             False, f"nothing of this journal is under way: {why}; `shunter undo` takes back what was done"
@@ -255,20 +259,34 @@ each of `num.replica.fetchers`."""
 
 def _pause(state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:
     paused: list[JournalRecord] = [MovePaused(move.tp, True) for move in moves if not move.paused]
-    named = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
-    shared = paused_within(state, named)[1]
-    gone = len(unheld(state, named))
-    gone += sum(len(shared & move.copies) for move in state.open_moves() if move.tp in named)
+    waiting = {move.tp for move in moves} | {move.tp for move in state.open_moves() if move.paused}
+    shared = paused_within(state, waiting)[1]
+    cancelled = unheld(state, waiting)
+    stay = sorted(tp for tp in cancelled if _goes_on_paused(state, state.moves[tp]))
+    gone = len(cancelled) - len(stay)
+    gone += sum(len(shared & move.copies) for move in state.open_moves() if move.tp in waiting)
     told = (
         f"; {counted(gone, 'copy is', 'copies are')} cancelled and begun again later, for a throttle would hold others too"
         if gone
         else ""
     )
+    if stay:
+        copies = counted(len(stay), "copy goes on, as it", "copies go on, as they")
+        told += f"; {copies} can't be cancelled now ({named(stay)}), and {OTHERS_HELD}"
     done = _told_done(f"{counted(len(paused), 'move')} paused", len(paused), len(moves), "paused")
-    goes_on = any(move.tp not in named for move in state.open_moves())
+    goes_on = any(move.tp not in waiting for move in state.open_moves())
     step = "No step of a paused move begins, and other moves go on" if goes_on else "No step begins"
     slowed = f"; {SLOWED}" if any(move.copying for move in moves) or not goes_on else ""
     return DecidedOrder(True, f"{done}. {step}{slowed}{told}", paused)
+
+
+def _goes_on_paused(state: ExecutorState, move: Move) -> bool:
+    """Whether the copy of an unheld paused move can be neither cancelled now nor held by a rate."""
+    seen = state.cluster.partition(move.tp)
+    if seen is None or not holds_others(state, move.copying):
+        return False
+    live, least = frozenset(state.cluster.brokers), state.least_in_sync(move)
+    return isinstance(undo(move, seen, live, least, put_off=True, closed=state.closed()), Waits)
 
 
 def _resume(_state: ExecutorState, _command: Command, moves: list[Move]) -> DecidedOrder:

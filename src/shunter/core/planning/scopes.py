@@ -184,14 +184,17 @@ def _why_lost(board: Board, at: int) -> str:
     told = "none of its replicas can lead" if behind else "all its replicas are offline"
     offline = board.replicas[at, board.fitness[at] == Fitness.OFFLINE].tolist()
     in_sync = () if cluster.isr is None else cluster.isr[at].tolist()
+    # With eligible leader replicas (KIP-966) the ISR may be empty: then any of them may be the one that has all records.
     holding = [broker for broker in offline if broker in in_sync] or offline
     if not facts or not holding:
         return f"{told}: no live broker has its data"
-    if down := [cluster.brokers[broker] for broker in holding if facts[broker].down]:
-        has = "which has its data" if len(down) == 1 else "whichever has its data, as `shunter doctor` tells"
-        return f"{told}: start broker {' or '.join(map(str, down))}, {has}"
-    failed = ", ".join(str(cluster.brokers[broker]) for broker in holding)
-    return f"{told}: its log dir on broker {failed} failed"
+    down = [str(cluster.brokers[broker]) for broker in holding if facts[broker].down]
+    failed = [str(cluster.brokers[broker]) for broker in holding if not facts[broker].down]
+    if not down:
+        return f"{told}: its log dir on broker {', '.join(failed)} failed"
+    ways = [f"start broker {' or '.join(down)}", *(f"mend its log dir on broker {broker}" for broker in failed)]
+    has = "which has its data" if len(holding) == 1 else "whichever has its data, as `shunter doctor` tells"
+    return f"{told}: {' or '.join(ways)}, {has}"
 
 
 def _columns(pairs: list[tuple[int, int]]) -> tuple[Ints, Ints]:

@@ -85,6 +85,15 @@ def test_an_order_tells_which_of_the_moves_it_names_had_ended_before() -> None:
     assert "t-1" not in told
 
 
+def test_an_order_to_moves_that_have_ended_does_not_say_that_nothing_is_under_way() -> None:
+    rig = copying((3, 1), (4, 1), options=THROTTLED)
+    rig.command(CommandKind.PAUSE, T1)
+    rig.settle()
+    reply = rig.replies[rig.command(CommandKind.STOP, T0)]
+    assert isinstance(reply, CommandReply)
+    assert reply.text == "nothing that was named is under way: all of it has ended; 1 other move is open"
+
+
 def test_relaxing_tells_what_it_relaxes_and_what_was_relaxed_already() -> None:
     rig = copying((3, 1), (4, 1), (5, 1), options=THROTTLED)
     assert answer(rig, rig.command(CommandKind.RELAX, T0)) == "the floor of 1 move is relaxed"
@@ -214,6 +223,24 @@ def test_a_pause_holds_a_copy_whose_rollback_is_refused(options: ExecutionOption
     assert rig.yard.partitions[T0].adding == (3,)
     assert rig.yard.settings[rate(3)] == NEXT_TO_NOTHING
     assert "0:3" in rig.yard.settings[ThrottleKey("topic", "t", FOLLOWER_REPLICAS)]
+
+
+def test_a_copy_that_can_be_neither_held_nor_cancelled_is_said_to_go_on() -> None:
+    """An outsider's find: "5 copies are cancelled", and of two more nothing was said, which copied on at full speed."""
+    yard = Yard({"t": [(1, 2)]})
+    yard.settings[rate(3)] = "20000"
+    rig = Rig(yard)
+    rig.submit(("t", 0, (3, 1)), options=THROTTLED)
+    rig.settle(catching_up=False, rounds=40)
+    yard.min_isr["t"], yard.partitions[T0].isr = 2, (1,)
+    rig.settle(catching_up=False, rounds=40)
+    why = "a pause's rate would hold replicas in sync too, by somebody else's throttle"
+    told = answer(rig, rig.command(CommandKind.PAUSE))
+    assert told.endswith(f"; 1 copy goes on, as it can't be cancelled now (t-0), and {why}")
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.yard.partitions[T0].adding == (3,)
+    assert rig.yard.settings[rate(3)] == "20000"
+    assert rig.core.state.moves[T0].waits.text.endswith(f"it is paused, and its copy goes on, for {why}")
 
 
 def test_a_copy_that_nobody_wants_any_more_is_throttled_until_the_cluster_ends_it() -> None:

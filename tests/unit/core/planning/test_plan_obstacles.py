@@ -178,6 +178,23 @@ def test_a_partition_whose_only_log_dir_failed_says_so() -> None:
     assert made.undone == (("t-0 stays where it is", "all its replicas are offline: its log dir on broker 2 failed"),)
 
 
+@pytest.mark.parametrize(
+    ("isr", "why"),
+    [
+        ([], "start broker 2 or mend its log dir on broker 1, whichever has its data, as `shunter doctor` tells"),
+        ([1], "its log dir on broker 1 failed"),
+        ([2], "start broker 2, which has its data"),
+    ],
+)
+def test_beside_a_failed_log_dir_a_dead_broker_is_not_said_to_have_all_records(isr: list[int], why: str) -> None:
+    """An outsider's find: after its death the broker with the failed log dir alone had taken 19 acknowledged records."""
+    cluster = with_dead(cluster_of(["a"] * 4, [("t", [1, 2], 100)], min_isr=[1]), 2)
+    row = [*isr, ABSENT, ABSENT][:2]
+    offline = np.array([[1, 2]], cluster.replicas.dtype)
+    made = plan(replace(cluster, offline=offline, isr=np.array([row], offline.dtype)), PlanRequest(Scope.OFFLINE))
+    assert made.undone == (("t-0 stays where it is", f"all its replicas are offline: {why}"),)
+
+
 def test_of_two_offline_replicas_both_go_or_none() -> None:
     cluster = cluster_of(["a"] * 5, [("t", [0, 1, 2], 100)], min_isr=[1])
     both = plan(with_dead(cluster, 0, 1), PlanRequest(Scope.OFFLINE))

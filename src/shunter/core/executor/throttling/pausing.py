@@ -15,6 +15,8 @@ from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, UNLIMITED
 from shunter.model.execution import Direction, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 
+OTHERS_HELD = "a pause's rate would hold replicas in sync too, by somebody else's throttle"
+
 
 def paused_copies(state: ExecutorState) -> list[Move]:
     """Paused moves whose copy runs in the cluster, or may run there until the step that ends it is taken on."""
@@ -99,8 +101,15 @@ def unheld(
 def why_unheld(state: ExecutorState, move: Move) -> str:
     """Why a paused copy is cancelled. Pre: it is unheld."""
     if holds_others(state, move.copying):
-        return "a pause's rate would hold replicas in sync too, by somebody else's throttle"
+        return OTHERS_HELD
     return "it shares a broker or a bound with copies that go on"
+
+
+def told_beside(state: ExecutorState, move: Move) -> str:
+    """What becomes of an unheld copy, or of others, while it can't be cancelled."""
+    if holds_others(state, move.copying):
+        return f"its copy goes on, for {OTHERS_HELD}"
+    return "what is copied to the same broker waits for it"
 
 
 def _in_the_way(state: ExecutorState, move: Move, going: Collection[BrokerId]) -> bool:
