@@ -402,6 +402,8 @@ demote = _verb(
     "demote",
     """Take all leaderships from BROKERS (3, or 3,7): they become the last replica of what they led; nothing is copied.
 
+    The next rebalance may let them lead again: what is to last is an intent of a service (`shunter intend demote 3`).
+
     \b
     Example:
       shunter demote 3 --bootstrap-server kafka1:9092

@@ -181,7 +181,7 @@ def _who_is_slow(plan: BalancedPlan) -> Iterator[str]:
             counts = counted(len(came), "replica comes", "replicas come")
             yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}"
         elif plan.request.scope in BALANCING:
-            yield f"{held}: nothing comes to it until that is lifted"
+            yield f"{held}: no replica comes to it until that is lifted"
         else:
             yield f"{held}: it would get only what no other broker may take"
 

@@ -234,7 +234,7 @@ def _drop_worst(board: Board, partition: int, places: Flags | None) -> bool:
     """Drop a replica; returns whether one may be dropped.
 
     The first choice is one that is offline, then one that is out of sync, then one on a cordoned broker, then one on a
-    broker with a failed log dir. So as many stay in sync as can. Among the rest it is a follower: one in a wrong place,
+    broker with a failed log dir, then one on a slow broker. So as many stay in sync as can. Among the rest it is a follower: one in a wrong place,
     else one in the rack with most of this partition's replicas, else on the fullest broker. If the first replica is
     dropped, another one that can lead takes its place. Replicas on excluded brokers stay.
     """
@@ -254,6 +254,7 @@ def _drop_worst(board: Board, partition: int, places: Flags | None) -> bool:
             -fitness[s],
             bool(goal.closed[row[s]]),
             row[s] in goal.barred,
+            bool(goal.slow[row[s]]),
             s > 0,
             places is not None and not places[row[s]],
             int(held[goal.rules.rack_of[row[s]]]),
@@ -262,7 +263,7 @@ def _drop_worst(board: Board, partition: int, places: Flags | None) -> bool:
         ),
     )
     if worst == 0:
-        worst = min(slots[1:], key=lambda s: (-fitness[s], row[s] in goal.barred, s))
+        worst = min(slots[1:], key=lambda s: (-fitness[s], row[s] in goal.barred, bool(goal.slow[row[s]]), s))
         board.lead(partition, worst, Resource.LEADERS)
     board.drop(partition, worst)
     return True

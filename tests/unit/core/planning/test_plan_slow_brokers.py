@@ -168,7 +168,7 @@ def test_a_slow_broker_is_not_filled_and_the_plan_says_why() -> None:
     some = with_facts(cluster_of(["a"] * 4, rows), (3,))
     made = plan(some, PlanRequest(Scope.FILL, (3,)))
     assert len(made.moves) == 0
-    assert f"{TOLD.format(3)}: nothing comes to it until that is lifted" in made.notes
+    assert f"{TOLD.format(3)}: no replica comes to it until that is lifted" in made.notes
     assert TOLD.format(3) in {each.why for each in made.undone}
     made = plan(some, PlanRequest(Scope.FILL, (2, 3)))
     assert set(made.moves.target.tolist()) == {2}
@@ -199,3 +199,10 @@ def test_a_full_disk_is_emptied_onto_a_slow_broker_only_if_no_other_takes_it(
     made_of = cluster_of(["a"] * 5, rows, disk_capacity=[20.0, 15.0, 15.0, 20.0, 20.0])
     asked = PlanRequest(Scope.EMPTY_DISKS, disk_limit=0.75, headroom=0.1)
     assert set(plan(with_facts(made_of, held), asked).moves.target.tolist()) == {wanted}
+
+
+def test_a_cut_drops_the_replica_on_the_slow_broker() -> None:
+    """An outsider's find: it stayed, and with as many replicas as min.insync.replicas writers wait for it."""
+    cluster = with_facts(cluster_of(["a"] * 3, [("t", [0, 1, 2], 100), ("u", [1, 0, 2], 900)], min_isr=[2, 2]), {1})
+    made = plan(cluster, PlanRequest(Scope.CHANGE_REPLICATION, replication=2))
+    assert rows_of(made) == [[0, 2], [0, 2]]
