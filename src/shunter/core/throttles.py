@@ -44,6 +44,8 @@ FETCH_BYTES = 10_485_760
 """The most that one fetch brings: Kafka's default of `replica.fetch.response.max.bytes`."""
 QUOTA_S = 11
 """Kafka holds a fetch back while the rate of this long exceeds a throttle: `replication.quota.window.num` windows of 1 s."""
+LOWEST_RATE = 1_048_576 / QUOTA_S
+"""Bytes per second that pass under any throttle: in that time one fetch, of `replica.fetch.max.bytes` of a partition."""
 
 
 def told_bursts(bytes_per_s: int | None) -> str:

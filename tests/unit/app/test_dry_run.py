@@ -9,7 +9,7 @@ from shunter.app.executor.dry_run import DryRun, dry_run
 from shunter.app.executor.throttles import told_anyway
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
-from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOWEST_RATE
 from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
 from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.model.execution import (
@@ -235,7 +235,7 @@ async def test_without_a_throttle_others_rates_hold_what_their_lists_name(listed
     found = await foretold(with_little_room(listed), MoveOrder(T0, (3,)), bandwidth=GB)
     told = "somebody else's throttle holds broker 3 to 1.0 kB/s: it stays, and `shunter throttles clear` removes it"
     assert found.lower == (told if holds else "")
-    assert found.forecast.seconds == (10 * GB / 1_000 if holds else 10.0)
+    assert found.forecast.seconds == (10 * GB / LOWEST_RATE if holds else 10.0), "no throttle holds lower"
 
 
 @pytest.mark.parametrize(("listed", "holds"), [("*", True), ("0:3", True), ("1:3", False), ("", False)])

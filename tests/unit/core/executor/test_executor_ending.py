@@ -13,7 +13,7 @@ from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.executor.waits import Wait, WaitKind
-from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LOWEST_RATE
 from shunter.model.execution import (
     CommandKind,
     Direction,
@@ -38,7 +38,7 @@ GROWTH = 10_000
 """The rate of each copy, bytes per second."""
 
 
-def copying(count: int, *, size: int, limit: int | None = None) -> tuple[ExecutorState, Meter]:
+def copying(count: int, *, size: int, limit: int | None = None, growth: int = GROWTH) -> tuple[ExecutorState, Meter]:
     """This many copies into brokers 10, 11, … from broker 1, half a minute after they began."""
     state = ExecutorState(running=True, limit=limit)
     seen = {number: ObservedPartition((1,), (1,), 1) for number in range(count)}
@@ -52,7 +52,7 @@ def copying(count: int, *, size: int, limit: int | None = None) -> tuple[Executo
     meter = Meter()
     for second in range(0, 31, 2):
         for tp, move in state.moves.items():
-            grown = 0 if move.paused else second * GROWTH
+            grown = 0 if move.paused else second * growth
             state.cluster.sizes[move.target[0], tp] = ReplicaSize(min(size, grown), "/d")
         meter.sample(state, second * 1000, {(move.target[0], tp) for tp, move in state.moves.items()})
     return state, meter
@@ -198,12 +198,15 @@ def test_a_low_throttle_explains_longer_pauses() -> None:
 
 @pytest.mark.parametrize("setting", [FOLLOWER_RATE, LEADER_RATE])
 def test_a_throttle_of_somebody_elses_that_holds_is_believed(setting: str) -> None:
-    state, meter = copying(1, size=1_200_000, limit=100_000)
+    state, meter = copying(1, size=120_000_000, limit=2_000_000, growth=1_000_000)
     broker = "10" if setting == FOLLOWER_RATE else "1"
     # The measurement has a burst of the quota. The throttle that holds lets fewer bytes through.
-    found = estimate(state, meter, 30_000, others={ThrottleKey("broker", broker, setting): 5_000})
+    found = estimate(state, meter, 30_000, others={ThrottleKey("broker", broker, setting): 200_000})
     assert found is not None
-    assert found.left_ms == pytest.approx(900_000 / (5_000 * 0.9) * 1000, rel=0.1)
+    assert found.left_ms == pytest.approx(90_000_000 / (200_000 * 0.9) * 1000, rel=0.1)
+    lowest = estimate(state, meter, 30_000, others={ThrottleKey("broker", broker, setting): 20_000})
+    assert lowest is not None
+    assert lowest.left_ms == pytest.approx(found.left_ms * 200_000 / LOWEST_RATE, rel=0.1), "one fetch in 11 s"
 
 
 def test_moves_without_bytes_end_by_their_count() -> None:

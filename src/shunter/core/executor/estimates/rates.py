@@ -11,7 +11,7 @@ from typing import NamedTuple
 from shunter.core.executor.estimates.projection import Pair, Rates, shared
 from shunter.core.executor.state import ExecutorState, yield_of
 from shunter.core.executor.throttling.pausing import paused_copies
-from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LOWEST_RATE
 from shunter.model.execution import JournalRecord, RateObserved, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 
@@ -57,8 +57,9 @@ class Point(NamedTuple):
 
 def lower_rates(others: Mapping[ThrottleKey, int]) -> tuple[dict[BrokerId, float], dict[BrokerId, float]]:
     """Other tools' rates that hold in place of the executor's, in bytes per second: by receiver, and by sender."""
-    into = {int(key.name): float(rate) for key, rate in others.items() if key.setting == FOLLOWER_RATE}
-    return into, {int(key.name): float(rate) for key, rate in others.items() if key.setting == LEADER_RATE}
+    rates = {key: max(float(rate), LOWEST_RATE) for key, rate in others.items()}
+    into = {int(key.name): rate for key, rate in rates.items() if key.setting == FOLLOWER_RATE}
+    return into, {int(key.name): rate for key, rate in rates.items() if key.setting == LEADER_RATE}
 
 
 @dataclass(slots=True)
