@@ -302,7 +302,8 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
         # It is open when a look shows that; the controller may learn of it late. A journal that is read shows nothing.
         if not record.left and state.cluster.brokers:
             state.cluster.cordoned |= {int(record.key.name)}
-    if record.forgotten:
+    # A cordon that stays was not given back: a broker that shows it is not late.
+    if record.forgotten or record.key in state.cordons:
         state.given_back.pop(record.key, None)
         return
     former = state.given_back.get(record.key)

@@ -504,6 +504,18 @@ def test_a_cordon_that_stays_is_known_until_an_order_or_an_undo_ends_it(before: 
     assert rig.core.state.cordoned() == {}
 
 
+def test_an_undo_lifts_the_cordon_of_its_drain_at_once() -> None:
+    """An outsider's find: for half a minute all moves of an undo waited "for their throttle to be in force"."""
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
+    rig.settle()
+    assert rig.yard.settings == {CORDON: "*"}
+    rig.start()
+    rig.submit(("t", 0, (1, 2, 3)), options=cordoning(""))
+    until(rig, lambda: rig.yard.settings[CORDON] != "*", 40, "ten seconds are enough")
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}
+
+
 def test_a_cordon_that_others_changed_is_theirs_when_an_order_ends_it() -> None:
     rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
     rig.settle()
