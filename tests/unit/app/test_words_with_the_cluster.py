@@ -393,6 +393,35 @@ async def test_a_kill_switch_that_the_cluster_did_not_take_is_brought_there_late
         assert b.keeper.switch is not None
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_a_pause_and_its_lift_that_the_cluster_never_had_leave_no_move_paused(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    """An SRE's find: both were given in one outage, and 39 moves stayed paused although no pause was in force."""
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await draining(a)
+        world.log.unread = True
+        assert "kept on this host" in (await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)).text
+        assert all(world.moves[at].paused for at in world.open)
+        if not restarted:
+            await a.desk.carry_out(order(OrderKind.RESUME), ANNA)
+            world.log.unread = False
+            await a.until(lambda: world.tell() is None and a.keeper.switch is None)
+            assert not any(world.moves[at].paused for at in world.open)
+        await a.kill()
+    if not restarted:
+        return
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.keeper.look_once()
+        await a.desk.carry_out(order(OrderKind.RESUME), ANNA)
+        world.log.unread = False
+        await takes_over(a)
+        world.tell()
+        await a.until(lambda: a.keeper.switch is None)
+        assert not any(world.moves[at].paused for at in world.open)
+
+
 async def test_a_pause_that_is_lifted_while_it_waits_to_be_sent_is_not_sent_any_more(tmp_path: Path) -> None:
     world = yard()
     async with Service(world, "a", tmp_path / "a", DRAINS) as a:

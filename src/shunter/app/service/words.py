@@ -233,11 +233,13 @@ class ClusterWords:
     async def _adopt(self, words: Words, now_ms: int, writer: WordsDriver | None) -> None:
         """Let the words be those of the cluster, but for a later kill switch that it does not have yet.
 
-        What other services did, as far as the words tell it, becomes a part of this host's history.
+        A lift that the cluster does not need is kept unless another service wrote the words: what the pause of this one
+        had paused is still to be resumed. What other services did, as far as the words tell it, becomes a part of this host's history.
         """
         before, theirs = Words(self.intents, self.switch, tuple(self.proposals.values())), words
         mine = self.switch if self.switch is not None and self.switch.unsent else None
-        needless = mine is not None and mine.lifted and words.switch is None
+        others = writer is not None and self.shared is not None and writer.host != self.shared.mine.host
+        needless = mine is not None and mine.lifted and words.switch is None and others
         if mine is not None and not needless and (words.switch is None or words.switch.at_ms <= mine.at_ms):
             words = replace(words, switch=mine)
         self.proposals = {each.id: each for each in words.proposals if each.state in OPEN}
