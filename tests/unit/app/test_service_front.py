@@ -124,7 +124,9 @@ async def test_what_an_order_would_do_is_asked_about_moves_of_the_journal_alone(
     assert (front.preview(back, "anna")).bytes == 7
     assert (front.preview(ServiceOrder(OrderKind.PAUSE), "anna")).text == "told"
     assert rehearsal.previews == [back, ServiceOrder(OrderKind.PAUSE)]
-    with pytest.raises(OrderRefused, match="this service does not move in prod: t-2, t-3"):
+    with pytest.raises(
+        OrderRefused, match="this service does not move in prod: t-2, t-3; `shunter rollback` without `--service`"
+    ):
         front.preview(ServiceOrder(OrderKind.STOP, "prod", partitions=("t-2", "t-1", "t-3")), "anna")
     with pytest.raises(OrderRefused, match="no cluster 'prd'"):
         front.preview(ServiceOrder(OrderKind.STOP, "prd"), "anna")

@@ -18,6 +18,7 @@ from shunter.views.contents import Contents, PartitionSearch
 from shunter.views.move_story import ExecutionGist, MoveStory, PastMove
 from shunter.views.reports import ReportPage, ReportsView
 from shunter.views.service import (
+    EXTERNAL,
     OURS,
     ClusterCounts,
     ControllersView,
@@ -166,10 +167,12 @@ class Front:
         """
         if order.cluster:
             self._known(order.cluster)
-            known = {row.partition for row in self.moves(order.cluster).moves if row.whose == OURS}
-            unknown = sorted(set(order.partitions) - known)
+            whose = {row.partition: row.whose for row in self.moves(order.cluster).moves}
+            unknown = sorted(each for each in set(order.partitions) if whose.get(each) != OURS)
             if unknown:
                 told = f"this service does not move in {order.cluster}: {', '.join(unknown)}"
+                if any(whose.get(each) == EXTERNAL for each in unknown):
+                    told += "; `shunter rollback` without `--service` cancels another tool's move"
                 raise OrderRefused(Refusal.NOT_FOUND, told)
         return self._backstage.preview(order, who)
 

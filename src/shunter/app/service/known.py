@@ -22,7 +22,7 @@ from shunter.views.service import EXTERNAL, UNKNOWN, ClusterCounts, MoveView
 RESUME = OrderKind.RESUME
 UNSURE_MS = 20_000
 """For so long one failure says nothing about a cluster or its driver: a broker that died is named for up to 18 s."""
-STALE_LOOKS, LOOK_S = 3, 60.0
+STALE_LOOKS, LOOK_S = 3, 20.0
 """An observation is old after this many times the time between two, and the time that one may take."""
 
 
