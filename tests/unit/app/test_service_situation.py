@@ -115,6 +115,19 @@ def test_what_heals_does_not_wait_for_another_tools_move_that_never_ends(
     lived(tmp_path, yard, Mode.PROPOSE, story)
 
 
+def test_what_a_person_asked_for_is_in_the_headline_while_it_has_to_wait(tmp_path: Path) -> None:
+    """An SRE's find: a drain waited for another tool's move, and what was being done named two bands alone."""
+    yard = Yard(Clock(), [(1, 2), (2, 3)], others={0: OngoingReassignment((1, 2, 3), (3,), (3,))})
+
+    async def story(life: Life) -> None:
+        await life.driven()
+        await life.desk.carry_out(order(IntentKind.DRAIN, "1"), ANNA)
+        await life.look()
+        assert "drain: 1 partition being moved (t-0): a plan has to wait for the end; no end" in stands(life).doing
+
+    lived(tmp_path, yard, Mode.PROPOSE, story)
+
+
 def test_a_plan_that_has_to_wait_is_no_plan_that_the_planner_does_not_find(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -166,15 +166,8 @@ _CRITICAL = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED, Condition.UNDER_MI
 _DEATHS = (Condition.BROKER_DEAD, Condition.LOG_DIR_FAILED)
 _CAUSES = {Condition.UNDER_MIN_ISR: _DEATHS, Condition.UNDER_REPLICATED: _DEATHS}
 """Conditions that end with another one, whose plan mends both."""
-_WISHES = (
-    Condition.DRAIN,
-    Condition.REPLACE,
-    Condition.REPLICATION,
-    Condition.DEMOTE,
-    Condition.ADD,
-    Condition.BROKER_EMPTY,
-    Condition.MODEL_UNUSED,
-)
+_ASKED = (Condition.DRAIN, Condition.REPLACE, Condition.REPLICATION, Condition.DEMOTE, Condition.ADD)
+_WISHES = (*_ASKED, Condition.BROKER_EMPTY, Condition.MODEL_UNUSED)
 """Conditions that say what is still to be done: nothing is wrong because of them."""
 
 
@@ -433,10 +426,11 @@ def _carrying_out(facts: ClusterFacts) -> str:
 
 
 def _heals(facts: ClusterFacts, told: str) -> Iterator[str]:
-    """What is done about data at risk, or what that waits for, where `told` and what is held do not say it."""
+    """What is done about data at risk and people's wishes, or what that waits for, where nothing else says it."""
     seen = facts.observation
     for each in () if seen is None or facts.age is not Age.CURRENT else seen.conditions:
-        if each.condition not in MENDED or severity_of(each.condition) is not ClusterSeverity.CRITICAL:
+        told_here = severity_of(each.condition) is ClusterSeverity.CRITICAL or each.condition in _ASKED
+        if each.condition not in MENDED or not told_here:
             continue
         named = any(made.id in told and each.condition.value in made.conditions for made in facts.proposals)
         if (
