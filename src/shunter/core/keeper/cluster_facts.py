@@ -76,6 +76,8 @@ class OpenExecution(NamedTuple):
     """Paused moves with a step under way: a pause slows their copies, and ends none."""
     back: int = 0
     """Moves that are being rolled back."""
+    stopping: int = 0
+    """Moves that are being stopped."""
 
 
 class Held(NamedTuple):

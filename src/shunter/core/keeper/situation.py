@@ -402,7 +402,7 @@ def _carrying_out(facts: ClusterFacts) -> str:
         if paused is not None:
             return f"{opened} being paused by {paused.who}"
         some = f", {execution.paused:,} of them paused" if execution.paused else ""
-        does = "rolls back" if execution.back == execution.open else "carries out"
+        does = {execution.back: "rolls back", execution.stopping: "stops"}.get(execution.open, "carries out")
         return f"this service {does} {_purpose(facts)}: {counted(execution.open, 'move')} open{some}"
     if paused is not None:
         return f"this service moves nothing, and nothing begins: paused by {paused.who}"

@@ -302,6 +302,8 @@ class TestWhatIsTold:
         assert one.endswith("1 copy under way ends by itself, slowly")
         back = situation(replace(LAB, execution=OpenExecution(3, back=3)))
         assert back.doing == "this service rolls back a plan that was handed in: 3 moves open"
+        stopped = situation(replace(LAB, execution=OpenExecution(3, stopping=3)))
+        assert stopped.doing == "this service stops a plan that was handed in: 3 moves open"
         some = situation(replace(LAB, execution=OpenExecution(3, paused=2)))
         assert some.doing.endswith("3 moves open, 2 of them paused")
         assert paused.headline == "paused by anna since 2026-11-23 02:12 UTC (incident 12)"
