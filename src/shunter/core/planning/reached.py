@@ -85,13 +85,16 @@ def told_by_cap(plan: BalancedPlan, board: Board, free: BalancedPlan) -> tuple[U
     Where not even the smallest copy is left of the caps, they are spent. Else it is said what is left and needed.
     """
     known, told = dict(free.undone), SPENT
-    if not board.spent():
+    most, percent = plan.request.max_moves, plan.request.max_bytes_percent
+    # A replica that was tried on two brokers took two moves of the cap, and the plan has one.
+    some_left = percent is None and most is not None and len(plan.moves) < most
+    if not board.spent() or some_left:
         rest: list[str] = []
         needed: list[str] = []
-        if (most := plan.request.max_moves) is not None:
+        if most is not None:
             rest.append(f"{most - len(plan.moves)} of {counted(most, 'move')}")
             needed.append(counted(len(free.moves), "move"))
-        if (percent := plan.request.max_bytes_percent) is not None:
+        if percent is not None:
             rest.append(f"{percent - percent_of(plan.bytes_moved, plan.total_bytes):.2f} of {percent:g} % of all bytes")
             needed.append(f"{percent_of(free.bytes_moved, plan.total_bytes):.2f} %")
         without = " and ".join(needed)
