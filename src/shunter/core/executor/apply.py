@@ -54,6 +54,7 @@ from shunter.model.execution import (
     ThrottleRestored,
     ThrottleSet,
 )
+from shunter.model.inventory import OF_USE_BYTES_PER_S
 from shunter.model.partition import TopicPartition
 
 RATES_KEPT = 64
@@ -360,6 +361,8 @@ def _rate_observed(state: ExecutorState, entry: JournalEntry) -> None:
             state.learnt_yields.append(share)
             del state.learnt_yields[:-RATES_KEPT]
         return
+    if record.bytes_per_s < OF_USE_BYTES_PER_S:
+        return  # Without a limit nobody looks for somebody else's throttle: no broker is that slow by itself.
     rates = state.learnt_rates.setdefault(record.broker, [])
     rates.append(record.bytes_per_s)
     del rates[:-RATES_KEPT]

@@ -297,6 +297,8 @@ def take_back(board: Board) -> None:
         row: list[int] = now[partition].tolist()
         here, weight = row[slot], board.weight_of(partition, slot)
         homes = [home for home in start[partition].tolist() if home != ABSENT and home not in row]
+        # In a later pass the cluster itself may have it here: then it is the way back that costs a copy.
+        homes = homes if board.affords_one(partition, slot) else []
         spared = [(float(board.fall(here, -weight) + board.fall(home, weight)), -home) for home in homes]
         if not spared or max(spared)[0] < -_NOTHING:
             continue

@@ -207,18 +207,20 @@ def test_a_move_whose_log_dir_is_refused_is_not_done() -> None:
     )
 
 
-def test_what_brokers_received_is_written_down_and_learnt() -> None:
+@pytest.mark.parametrize(("each", "learnt"), [(2_000_000, True), (1_000, False)])
+def test_what_brokers_received_is_written_down_and_learnt(each: int, *, learnt: bool) -> None:
+    """An outsider's find: a copy that somebody's throttle held made every later dry run 250 times too slow."""
     rig = Rig(Yard({"t": [(1, 2)]}))
-    rig.yard.partitions[T0].have[1] = 900_000
+    rig.yard.partitions[T0].have[1] = 900 * each
     rig.submit(("t", 0, (4, 2)), options=ExecutionOptions(disk_share=1.0))
-    for received in range(0, 60_000, 1_000):
-        rig.yard.partitions[T0].have[4] = received
+    for second in range(60):
+        rig.yard.partitions[T0].have[4] = second * each
         rig.settle(catching_up=False, rounds=4)
     observed = [entry.record for entry in rig.journal if isinstance(entry.record, RateObserved)]
     assert observed
     assert observed[0].broker == 4
-    assert 900 <= observed[0].bytes_per_s <= 1_050
-    assert rig.core.state.learnt_rates[4] == [record.bytes_per_s for record in observed]
+    assert 0.9 * each <= observed[0].bytes_per_s <= 1.05 * each
+    assert rig.core.state.learnt_rates.get(4, []) == [record.bytes_per_s for record in observed if learnt]
 
 
 def moving(*moves: tuple[Replicas, Replicas, int], limit: int | None = None) -> ExecutorState:
