@@ -6,7 +6,7 @@ cluster and its time, so that a reader on many machines may take the lines apart
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -26,9 +26,11 @@ def encode_inventory(inventory: Inventory) -> Iterator[bytes]:
         "version": VERSION,
         **every,
         "brokers": [*map(_broker_row, (*inventory.brokers, *inventory.fenced))],
-        "unanswered": [{"broker": broker, "why": why} for broker, why in inventory.unanswered],
+        "unanswered": _why_rows(inventory.unanswered),
         "partitions": len(inventory.partitions),
     }
+    if inventory.untold_throttles:
+        head["untold_throttles"] = _why_rows(inventory.untold_throttles)
     yield orjson.dumps(head, option=orjson.OPT_APPEND_NEWLINE)
     for partition in inventory.partitions:
         sizes = [{"broker": broker, "bytes": size} for broker, size in partition.sizes]
@@ -66,10 +68,18 @@ def decode_inventory(raw: bytes, place: str) -> Inventory:
         raise FormatError(place, told)
     live = [_broker(row, place) for row in head["brokers"] if row["facts"].get("live") is not False]
     fenced = [_broker(row, place) for row in head["brokers"] if row["facts"].get("live") is False]
-    unanswered = tuple((entry["broker"], entry["why"]) for entry in head["unanswered"])
-    return Inventory(
-        head["cluster_id"], head["taken_at_ms"], tuple(live), tuple(partitions), unanswered, fenced=tuple(fenced)
-    )
+    unanswered, untold = _whys(head["unanswered"]), _whys(head.get("untold_throttles", ()))
+    taken = Inventory(head["cluster_id"], head["taken_at_ms"], tuple(live), tuple(partitions), unanswered)
+    return taken._replace(fenced=tuple(fenced), untold_throttles=untold)
+
+
+def _why_rows(found: Iterable[tuple[int, str]]) -> list[dict[str, Any]]:
+    """Brokers that did not tell something, and why."""
+    return [{"broker": broker, "why": why} for broker, why in found]
+
+
+def _whys(rows: Iterable[dict[str, Any]]) -> tuple[tuple[int, str], ...]:
+    return tuple((row["broker"], row["why"]) for row in rows)
 
 
 _OF_BROKER = ("id", "host", "rack", "disk_total_bytes", "disk_usable_bytes")

@@ -25,7 +25,7 @@ disks = st.builds(
 def brokers(fenced: st.SearchStrategy[bool | None]) -> st.SearchStrategy[InventoryBroker]:
     return st.builds(
         InventoryBroker, numbers, st.text(), st.none() | st.text(), st.none() | sizes, st.none() | sizes, fenced, flags,
-        st.none() | st.lists(disks, max_size=2).map(tuple),
+        st.none() | st.lists(disks, max_size=2).map(tuple), throttle=st.none() | sizes,
     )  # fmt: skip
 
 
