@@ -35,10 +35,11 @@ partitions = st.builds(
     st.none() | sizes, st.integers(1, 5), st.lists(st.tuples(numbers, sizes), max_size=3).map(tuple), replicas, st.none() | st.text(),
     st.just(()), st.just(()),
 )  # fmt: skip
+whys = st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple)
 inventories = st.builds(
     Inventory, st.text(), sizes, st.lists(brokers(st.none() | st.just(False)), max_size=3).map(tuple), st.lists(partitions, max_size=4).map(tuple),
-    st.lists(st.tuples(numbers, st.text()), max_size=2).map(tuple), st.just(()),  # Files have no replicas by log dir.
-    st.lists(brokers(st.just(True)), max_size=2).map(tuple),
+    whys, st.just(()),  # Files have no replicas by log dir.
+    st.lists(brokers(st.just(True)), max_size=2).map(tuple), whys,
 )  # fmt: skip
 
 
