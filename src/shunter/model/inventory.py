@@ -225,7 +225,7 @@ class Inventory(NamedTuple):
     fenced: tuple[InventoryBroker, ...] = ()
     """Brokers that are registered and fenced, if the cluster tells that."""
     untold_throttles: tuple[tuple[BrokerId, str], ...] = ()
-    """Live brokers of which it is not known whether a throttle holds them, and why. Files do not have them."""
+    """Live brokers of which it is not known whether a throttle holds them, and why. A plan's input does not have them."""
 
     def without_throttles(self, own: Collection[tuple[BrokerId, float]]) -> Inventory:
         """The same without rates at brokers that are Shunter's own: they end with the execution that needs them."""

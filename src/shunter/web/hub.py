@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 class _Kept(NamedTuple):
     number: int
-    cluster: str
     raw: bytes
 
 
@@ -37,7 +36,7 @@ class Hub:
         self._number += 1
         raw = _rendered(f"{self._run}-{self._number}", kind, data)
         self._last.pop(cluster, None)
-        self._last[cluster] = _Kept(self._number, cluster, raw)
+        self._last[cluster] = _Kept(self._number, raw)
         self._wake()
 
     def nudge(self) -> None:
@@ -68,9 +67,9 @@ class Hub:
             while not self._closed:
                 waiting = self._next
                 # A copy, because events may come while this page waits until one is sent.
-                for event in [each for each in self._last.values() if each.number > position]:
+                for of, event in [(of, each) for of, each in self._last.items() if each.number > position]:
                     position = event.number
-                    if cluster in ("", event.cluster):
+                    if cluster in ("", of):
                         yield event.raw
                 if nudges != self._nudges:
                     nudges = self._nudges
