@@ -12,8 +12,8 @@ replica is listed and whose broker has a rate.
 The controller sets no throttle, and `shunter submit` refuses one: nothing would take it away. A journalled setting is given back as it was, unless another tool changed it since:
 then its new value stays. Another tool's value that throttles as much as Shunter's, or more, stays (`respectful`): it
 may guard the brokers. Shunter's lists put its moves under such a rate, so dry runs, notices and the ETA name it (`told_lower`).
-Without a throttle Shunter sets no list: then dry runs and notices name the rates that others' lists put its copies
-under (`lower_anyway`). Somebody's list `*` puts ordinary replication under Shunter's rate: `told_shared`.
+Without a throttle Shunter sets no list: then they name the rates that others' lists put its copies under
+(`lower_anyway`, read by `core/executor/throttling/others.py`). Somebody's list `*` puts ordinary replication under Shunter's rate: `told_shared`.
 Apache's tool overwrites it, and so does its drop-in. A plan knows which brokers others' throttles hold (`held_to`).
 """
 

@@ -351,7 +351,7 @@ class RateObserved(NamedTuple):
 
 
 class SizeObserved(NamedTuple):
-    """The size that the leader of a move's partition told, where nobody had told one at acceptance."""
+    """The size that the leader of a move's partition told after acceptance: it was unknown, or has changed a lot."""
 
     tp: TopicPartition
     size_bytes: int

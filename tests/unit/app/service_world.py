@@ -419,7 +419,7 @@ class Life:
                     raise Killed
                 if self.driving is not None and self.driving.done():
                     self.driving.result()
-                await asyncio.sleep(0)
+                await asyncio.to_thread(int)  # A loop that only yields to itself starves the threads that it waits for.
 
     async def look(self) -> None:
         """One look, and what it begins is in the journal."""

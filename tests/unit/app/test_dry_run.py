@@ -6,7 +6,6 @@ from typing import Any, cast
 import pytest
 
 from shunter.app.executor.dry_run import DryRun, dry_run
-from shunter.app.executor.throttles import told_anyway
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LOWEST_RATE
@@ -236,13 +235,6 @@ async def test_without_a_throttle_others_rates_hold_what_their_lists_name(listed
     told = "somebody else's throttle holds broker 3 to 1.0 kB/s: it stays, and `shunter throttles clear` removes it"
     assert found.lower == (told if holds else "")
     assert found.forecast.seconds == (10 * GB / LOWEST_RATE if holds else 10.0), "no throttle holds lower"
-
-
-@pytest.mark.parametrize(("listed", "holds"), [("*", True), ("0:3", True), ("1:3", False), ("", False)])
-async def test_so_does_an_execution_without_a_question(listed: str, *, holds: bool) -> None:
-    told = await told_anyway(cast("Any", with_little_room(listed)), [MoveOrder(T0, (1, 3))])
-    assert told.startswith("somebody else's throttle holds broker 3 to 1.0 kB/s: it stays") == holds
-    assert bool(told) == holds, "broker 1 is in sync, and its rate in server.properties is in no list"
 
 
 async def test_a_list_of_everything_puts_ordinary_replication_under_our_throttle() -> None:

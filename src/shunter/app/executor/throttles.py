@@ -17,26 +17,19 @@ from shunter.core.executor.state import ExecutorState
 from shunter.core.executor.throttling.debts import told_debts, told_way_out
 from shunter.core.throttles import (
     LISTS,
-    UNLIMITED,
-    CopyEnds,
     is_theirs,
-    limited,
-    lower_anyway,
-    of_live,
     settings_of,
-    told_lower,
 )
 from shunter.core.under_way import UnderWay, held_by
 from shunter.core.wording import NAMED, counted, named
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claimants import ClusterClaimed
 from shunter.errors import DriverError, ShunterError
-from shunter.model.execution import Command, CommandKind, MoveOrder, ObservedTopic, ThrottleKey
+from shunter.model.execution import Command, CommandKind, ThrottleKey
 from shunter.model.partition import BrokerId
 
 if TYPE_CHECKING:
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
-    from shunter.drivers.admin.protocol import AdminClient
 
 LOG = logging.getLogger(__name__)
 
@@ -192,27 +185,6 @@ async def rates_of_others(admin: KafkaPythonAdmin, state: ExecutorState, claiman
         f"{whose} holds at broker {', '.join(names)}: {setting} = {value}{by}"
         for (setting, value), names in which.items()
     )
-
-
-async def told_anyway(admin: AdminClient, moves: Sequence[MoveOrder]) -> str:
-    """What others' rates do to copies of a plan without a throttle, because others' lists name them; "": nothing."""
-    try:
-        async with asyncio.timeout(OTHERS_WITHIN_S):
-            found = await admin.observe_topics(sorted({move.tp.topic for move in moves}))
-            traffic = {move.tp: _ends(move, found.topics.get(move.tp.topic)) for move in moves}
-            wanted = of_live(limited(traffic, UNLIMITED), found.brokers)
-            seen = await admin.read_settings(list(wanted))
-    except (TimeoutError, DriverError) as error:
-        why = str(error) or f"it was not answered within {OTHERS_WITHIN_S:.0f} s"
-        return f"whether somebody else's throttle holds these copies is not known: {why}"
-    return told_lower(lower_anyway(wanted, seen.own, seen.effective), seen.own, limited=False)
-
-
-def _ends(move: MoveOrder, topic: ObservedTopic | None) -> CopyEnds:
-    """Who sends a partition, and who receives it: those that are not in sync, also when a step has begun already."""
-    seen = None if topic is None else topic.partitions.get(move.tp.partition)
-    isr = frozenset[BrokerId]() if seen is None else frozenset(seen.isr)
-    return CopyEnds(isr, frozenset(move.target) - isr if isr else isr)
 
 
 async def _own(admin: KafkaPythonAdmin, keys: Sequence[ThrottleKey]) -> dict[ThrottleKey, str | None]:

@@ -18,7 +18,6 @@ from shunter.app.executor.order_costs import bytes_again_by_plan
 from shunter.app.executor.orders import giver, hand_over, holder_of, order_plan, told_others
 from shunter.app.executor.outcome import exit_code, told_end
 from shunter.app.executor.session import Session, Target, open_session
-from shunter.app.executor.throttles import told_anyway
 from shunter.app.exit_codes import ExitCode
 from shunter.cli.execution.consent import agreed, can_be_asked
 from shunter.cli.execution.display import Display, say_json, told_view
@@ -166,12 +165,12 @@ async def run_session(
         async with open_session(target, display.notice, urgent=work.command is not None) as session:
             interruption = Interruption(session, display, leave, asks=not as_json and sys.stdin.isatty())
             interruption.install()
-            asking = asyncio.create_task(_tell_throttled(session, work, display))
+            if work.moves and (bursts := told_bursts(work.options.throttle)):
+                display.notice(Notice("throttle-bursts", "", bursts))
             try:
                 taken = partial(show_taken, display)
                 ended = await drive(session, work, on_view=display.view, on_plan=taken, leave=leave)
             finally:
-                asking.cancel()
                 interruption.remove()
         display.quiet()
     return _told(ended, as_json=as_json)
@@ -186,17 +185,6 @@ def show_taken(display: Display, plan: PlanReply) -> None:
         display.notice(Notice("held-up", "the plan", told))
     for told in told_thin((move.tp, move.thin) for move in plan.moves):
         display.notice(Notice("thin", "the plan", told))
-
-
-async def _tell_throttled(session: Session, work: SessionStart, display: Display) -> None:
-    """Report others' throttles that hold a plan without one, and that copies run ahead of ours at first.
-
-    The executor itself reads settings only to change them.
-    """
-    if work.moves and (bursts := told_bursts(work.options.throttle)):
-        display.notice(Notice("throttle-bursts", "", bursts))
-    if work.moves and work.options.throttle is None and (told := await told_anyway(session.admin, work.moves)):
-        display.notice(Notice("throttle-lower", "", told))
 
 
 def _told(ended: Ended, *, as_json: bool) -> int:

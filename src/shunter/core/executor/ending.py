@@ -60,11 +60,11 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, _told_throttles(state))
     going: list[Move] = []
     reasons: Counter[str] = Counter()
-    blocked: Counter[str] = Counter()
+    blocked: dict[str, Counter[str]] = {}
     for move in opened:
         why = None if move.paused else stuck(state, move)
         if why is not None:
-            blocked[f"{why}; {way_out(state, move)}"] += 1
+            blocked.setdefault(why.replace(str(move.tp), "it"), Counter())[way_out(state, move)] += 1
         elif move.paused or move.waits.kind in ENDLESS:
             reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
         else:
@@ -82,7 +82,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, "; ".join(filter(None, (told, held))))
     found = _estimate(state, meter, going, now_ms, others)
     counts_bytes = found is not None and found.remaining_bytes > 0
-    if counts_bytes and (still_ms := _standing_still_ms(state, meter)) is not None:
+    if counts_bytes and (still_ms := _standing_still_ms(state, meter, others)) is not None:
         still = f"end unknown: nothing was copied for {still_ms // 1000} s"
         return Ending(None, "; ".join(told for told in (still, held) if told))
     if any(sum(placing_left(state, move).values()) for move in going):
@@ -111,14 +111,15 @@ def _together(between: Estimate, within: Estimate) -> Estimate:
     )
 
 
-def _standing_still_ms(state: ExecutorState, meter: Meter) -> int | None:
+def _standing_still_ms(state: ExecutorState, meter: Meter, others: Mapping[ThrottleKey, int]) -> int | None:
     """For how long no byte was copied, if that is longer than pauses that a throttle explains; None: it is not."""
     points = meter.points()
     came = next((at for at in range(len(points) - 1, 0, -1) if points[at].bytes > points[at - 1].bytes), 0)
     begun_ms = min((move.step.begun_at_ms for move in state.stepping() if move.step is not None), default=0)
     still_ms = points[-1].at_ms - max(points[came].at_ms, begun_ms) if points else 0
     # A throttle lets a whole fetch through at once, and then nothing until the fetch is within its rate.
-    least_ms = 0 if state.limit is None else FETCH_BYTES * 1000 // max(1, state.limit)
+    rates = [*others.values(), *(() if state.limit is None else (state.limit,))]
+    least_ms = FETCH_BYTES * 1000 // max(1, min(rates)) if rates else 0
     return still_ms if still_ms >= max(STILL_MS, FETCHES * least_ms) else None
 
 
@@ -131,12 +132,16 @@ def _told_throttles(state: ExecutorState) -> str:
     return "; ".join(["all moves ended", *told]) if told else ""
 
 
-def _told_blocked(reasons: Counter[str]) -> Iterator[str]:
+def _told_blocked(reasons: Mapping[str, Counter[str]]) -> Iterator[str]:
     """How many moves are stuck, and the reason that most of them have. Views read the number, so it stands last."""
-    for why, most in reasons.most_common(1):
-        many = reasons.total()
-        first = "" if most == many else ", of which " + (f"{most} because" if most > 1 else "one because")
-        yield f"{many} stuck{first}: {why if most == 1 else why.replace('it can', 'they can', 1)}"
+    if not reasons:
+        return
+    many = sum(ways.total() for ways in reasons.values())
+    why, ways = max(reasons.items(), key=lambda each: each[1].total())
+    most, (way, ended) = ways.total(), ways.most_common(1)[0]
+    first = "" if most == many else ", of which " + (f"{most} because" if most > 1 else "one because")
+    of = f" (so for {ended} of them)" if ended < most else ""
+    yield f"{many} stuck{first}: {why if most == 1 else why.replace('it can', 'they can', 1)}; {way}{of}"
 
 
 def _estimate(

@@ -137,6 +137,7 @@ class SettingsRead:
 
     own: Mapping[ThrottleKey, str | None]
     effective: Mapping[ThrottleKey, str | None] = field(default_factory=dict[ThrottleKey, str | None])
+    of_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)

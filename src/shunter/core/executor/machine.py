@@ -309,6 +309,9 @@ class Executor:
         self.meter.sample(self.state, event.asked_at_ms, set(event.sizes), self.book.lower_in_force)
 
     def _on_settings(self, event: ev.SettingsRead) -> None:
+        if event.of_others:
+            self.book.others.on_read(self.state, event.own, event.effective, self._now_ms)
+            return
         self.book.on_read(self.state, dict(event.own), dict(event.effective), self._now_ms)
 
     def _on_altered(self, event: ev.SettingsAltered, out: Collected) -> None:
@@ -393,7 +396,7 @@ class Executor:
         denied = event.request_id and self.book.on_denied(self.state, event.request_id, event.settings, self._now_ms)
         if denied:
             return
-        if not event.retriable and event.what != "log-dirs":
+        if not event.retriable and event.what not in ("log-dirs", "others"):
             self._fatal = Finish(fatal=event.message)
             return
         asked = self._requests.pop(event.request_id, None)
@@ -411,6 +414,10 @@ class Executor:
             self.state.cluster.silent_since_ms = self._now_ms
         if event.what == "settings":
             self.book.on_read_failed(event.settings, self._now_ms)
+        if event.what == "others":
+            self.book.others.denied = not event.retriable
+            unknown = "whether somebody else's throttle holds these copies is not known"
+            event = replace(event, message=f"{unknown}: {event.message}")
         if event.what == "log-dirs" and self._submissions and self._submissions[0].sizes_asked:
             self._submissions[0].sizes_known = True  # A plan can be judged without sizes.
         out.notices.append(Notice("admin-failed", event.what, event.message))
@@ -458,7 +465,9 @@ class Executor:
         elif not records:
             records = decide_limit(self.state, self.pressure, self._now_ms, out)
             records += decide_throttles(self.state, self.book, wanted, self._now_ms, out)
-            records += observe_rates(self.state, self.meter, self._now_ms) + observe_sizes(self.state)
+            records += observe_rates(self.state, self.meter, self._now_ms)
+            if self.polls.sizes_new:
+                records, self.polls.sizes_new = records + observe_sizes(self.state), False
             throttled = gate(self.state, self.book, wanted, self._now_ms)
             work = Pass(self.state, self._now_ms, out, self._window_open(), throttled, records)
             for move, seen in decide_log_dirs(self.state, out):

@@ -13,6 +13,7 @@ from shunter.core.executor.state import LATE_MS, ExecutorState, Move, ObservedCl
 from shunter.core.executor.submission import SURE_MS, SubmittedPlan, involved_brokers, replicas_to_size
 from shunter.core.executor.waits import WaitKind
 from shunter.core.wording import counted
+from shunter.model.execution import Direction
 from shunter.model.notice import Notice
 from shunter.model.partition import BrokerId, TopicPartition
 
@@ -24,6 +25,8 @@ TOPICS_MS = 5_000
 TOPICS_SHARE = 40
 LOG_DIRS_MS = 2_000
 LOG_DIRS_SHARE = 40
+SIZES_MS = 30_000
+"""The sizes of partitions that are copied, or will be, are looked at again after this time."""
 FIRST_LOG_DIRS_MS = 1_500
 """A step's copies are looked at on disk only after this time, when short steps are over."""
 FAILED_MS = 1_000
@@ -52,6 +55,8 @@ class Polls:
     """No metadata are asked for before this moment, because the last question got no answer."""
     log_dirs_pending_ms: int | None = None
     log_dirs_due_ms: int = 0
+    sizes_new: bool = False
+    """Whether sizes came in that no decision has seen."""
 
     def hurry(self, now_ms: int) -> None:
         """Look again soon, because something was begun."""
@@ -74,7 +79,7 @@ class Polls:
 
     def on_log_dirs(self, now_ms: int, cost_ms: int) -> None:
         """Note that sizes came in."""
-        self.log_dirs_pending_ms = None
+        self.log_dirs_pending_ms, self.sizes_new = None, True
         self.log_dirs_due_ms = now_ms + max(LOG_DIRS_MS, cost_ms * LOG_DIRS_SHARE)
 
     def log_dirs_pending(self, now_ms: int) -> bool:
@@ -219,7 +224,7 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
         elif move.waits.kind in (WaitKind.DISK, WaitKind.ROOM):
             # Disks may get room, or the partition may shrink: its leader reports how much is to be copied now.
             wanted = (*_leader(state, move), *(broker for broker in move.goal if broker not in move.current))
-        if size_unknown(state, move):
+        if size_unknown(state, move) or _size_is_old(state, move, now_ms):
             wanted = (*_leader(state, move), *wanted)
         if move.names_log_dirs and not move.log_dir_status.done:
             wanted = (*wanted, *_looked_for(state, move))
@@ -232,6 +237,13 @@ def _poll_log_dirs(state: ExecutorState, polls: Polls, now_ms: int, out: Collect
         return
     polls.log_dirs_pending_ms = now_ms
     out.reads.append(_log_dirs(asked))
+
+
+def _size_is_old(state: ExecutorState, move: Move, now_ms: int) -> bool:
+    """Whether the leader's replica, which grows and shrinks while it is copied, was not looked at for long."""
+    seen_ms = (state.cluster.sizes_at_ms.get((leader, move.tp), -1) for leader in _leader(state, move))
+    copies = move.direction is not Direction.STOP and any(broker not in move.current for broker in move.goal)
+    return copies and any(now_ms - max(at_ms, move.accepted_at_ms) >= SIZES_MS for at_ms in seen_ms)
 
 
 def _leader(state: ExecutorState, move: Move) -> tuple[BrokerId, ...]:

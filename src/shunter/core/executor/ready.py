@@ -85,9 +85,13 @@ class ObserveLogDirs:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """The present values of these settings; answered by `SettingsRead`."""
+    """The present values of these settings; answered by `SettingsRead`.
+
+    `of_others`: they are read only to know what others have set.
+    """
 
     keys: tuple[ThrottleKey, ...]
+    of_others: bool = False
 
 
 Read: TypeAlias = ListReassignments | ObserveTopics | ObserveLogDirs | ReadSettings

@@ -332,7 +332,7 @@ class ExecutionDriver:
                 return ev.LeadersElected(request.request_id, elected)
 
     async def _read(self, read: Read) -> None:
-        what = _WHAT[type(read)]
+        what = "others" if isinstance(read, ReadSettings) and read.of_others else _WHAT[type(read)]
         try:
             event = await self._look(read)
         except DriverError as error:
@@ -362,7 +362,7 @@ class ExecutionDriver:
                 )
             case ReadSettings():
                 settings = await self._admin.read_settings(read.keys)
-                return ev.SettingsRead(settings.own, settings.effective)
+                return ev.SettingsRead(settings.own, settings.effective, read.of_others)
 
     async def _renew(self) -> None:
         while True:

@@ -333,7 +333,7 @@ class Rig:
                 )
             case ReadSettings():
                 own = {key: yard.settings.get(key) for key in work.keys}
-                return ev.SettingsRead(own, in_force(own))
+                return ev.SettingsRead(own, in_force(own), work.of_others)
 
     def pass_time(self, milliseconds: int) -> None:
         self.now_ms += milliseconds
@@ -393,10 +393,11 @@ class LateRig(Rig):
         if isinstance(work, ObserveLogDirs):
             work = ObserveLogDirs(tuple(each for each in work.partitions if each[0] not in self.silent_disks))
         if isinstance(work, ReadSettings) and any(key.name == self.silent for key in work.keys):
-            return ev.AdminFailed(0, "settings", "not answered", retriable=True, settings=work.keys)
+            what = "others" if work.of_others else "settings"
+            return ev.AdminFailed(0, what, "not answered", retriable=True, settings=work.keys)
         if isinstance(work, ReadSettings) and self.shown is not None:
             own = {key: self.shown.get(key) for key in work.keys}
-            return ev.SettingsRead(own, in_force(own))
+            return ev.SettingsRead(own, in_force(own), work.of_others)
         if isinstance(work, AlterSettings):
             known = {*self.yard.topic_ids, *(str(broker) for broker in self.yard.up)} - {self.silent}
             gone = {key for key, _value in work.settings if key.name not in known}

@@ -250,6 +250,26 @@ def test_a_size_that_is_not_known_yet_is_asked_for_counted_and_kept() -> None:
     assert (rig.core.state.moves[T0].size_bytes, rig.core.state.moves[T0].sized) == (SIZE, True), "by the journal"
 
 
+def test_a_partition_that_grows_while_it_is_copied_is_told_at_its_size_of_now() -> None:
+    rig = Rig(Yard({"t": [(1, 2), (2, 1)]}))
+    rig.submit(("t", 0, (1, 3)), ("t", 1, (2, 3)))
+    rig.settle(catching_up=False, rounds=20)
+    big = 50_000_000
+
+    def to_copy() -> tuple[int, int]:
+        return view_execution(rig.core.state, rig.core.meter, None, rig.now_ms).to_copy
+
+    assert to_copy()[1] == 2 * SIZE
+    rig.yard.partitions[T0].have |= {1: big, 3: big // 2}
+    rig.settle(catching_up=False, rounds=200)
+    assert to_copy() == (big - big // 2, big + SIZE)
+    rig.yard.partitions[T0].have[1] = big + big // 50
+    written = len(rig.journal)
+    rig.settle(catching_up=False, rounds=400)
+    sizes = [entry for entry in rig.journal[written:] if isinstance(entry.record, SizeObserved)]
+    assert sizes == [], "a little growth is not written down"
+
+
 def test_a_plan_made_anew_by_later_metadata_keeps_that_a_size_is_unknown() -> None:
     rig = LateRig(Yard({"t": [(1, 2), (2, 1)]}))
     rig.silent_disks = frozenset({1, 2, 3})

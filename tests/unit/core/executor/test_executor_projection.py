@@ -24,6 +24,7 @@ from shunter.core.executor.estimates.projection import (
 from shunter.core.executor.estimates.rates import RECORD_EVERY_MS, Meter, observe_rates
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.waits import Wait, WaitKind
+from shunter.core.throttles import FOLLOWER_RATE
 from shunter.model.execution import (
     CommandKind,
     Direction,
@@ -32,6 +33,7 @@ from shunter.model.execution import (
     RateObserved,
     ReplicaSize,
     StepFinished,
+    ThrottleKey,
 )
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -278,3 +280,24 @@ def test_it_ends_whoever_is_dead(
     move.relaxed, move.direction = relaxed, direction
     steps, _waits = ahead(move, now, live)
     assert len(steps) <= 20
+
+
+def test_without_a_limit_others_rate_holds_its_copies_in_the_estimate() -> None:
+    state, meter, rate = pair_moving(), Meter(), 2 * LIMIT
+    state.limit = None
+    others = {ThrottleKey("broker", str(broker), FOLLOWER_RATE): rate for broker in (3, 4)}
+    assert estimate(state, meter, 0) is None
+    unmeasured = estimate(state, meter, 0, others=others)
+    assert unmeasured is not None
+    assert unmeasured.left_ms / 1000 == pytest.approx(2 * (2 * SIZE / (rate * YIELD) + STEP_S), rel=0.1)
+    copy(state, meter, 3, 0, range(1))
+    for second in range(0, 9, 2):  # At first a throttle lets a burst through.
+        for tp in state.moves:
+            state.cluster.sizes[3, tp] = ReplicaSize(min(SIZE // 2, second * SIZE), "/d")
+        meter.sample(state, second * 1000, {(3, tp) for tp in state.moves}, others)
+    found = estimate(state, meter, 8_000, others=others)
+    assert found is not None
+    truth = 3 * SIZE / (rate * YIELD)
+    assert found.left_ms / 1000 == pytest.approx(truth, rel=0.3)
+    meter.recorded_at_ms = 1
+    assert observe_rates(state, meter, 60_000) == [], "what others held says nothing of the broker"

@@ -209,7 +209,7 @@ def test_a_broker_is_looked_at_again_before_a_copy_begins_long_after_the_last_lo
     rig.now_ms += (24 * 60 * 60_000) - rig.now_ms % (24 * 60 * 60_000) + 60_000
     rig.settle(rounds=40)
     assert rig.asked == []
-    assert 4 in rig.looks[before]
+    assert any(4 in look for look in rig.looks[before:])
     assert "has 12.0 kB usable" in rig.waits
 
 

@@ -5,10 +5,10 @@ from apache_yard import LateRig, Rig, Yard, go_on, planned, until, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.history import executions
-from shunter.core.executor.ready import AlterSettings, Collected, CommandReply, Read, Request
+from shunter.core.executor.ready import AlterSettings, Collected, CommandReply, Read, ReadSettings, Request
 from shunter.core.executor.state import ExecutorState, Throttle
 from shunter.core.executor.throttling.throttles import ThrottleBook, decide_throttles, not_in_force, send_settings
-from shunter.core.throttles import CORDONED_LOG_DIRS
+from shunter.core.throttles import CORDONED_LOG_DIRS, FOLLOWER_RATE, FOLLOWER_REPLICAS
 from shunter.model.execution import CommandKind, ExecutionOptions, LogDirSpace, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
 
@@ -604,3 +604,61 @@ def test_a_lower_rate_that_a_raised_limit_leaves_in_force_is_theirs_again() -> N
     assert rig.yard.settings[RATE] == "30000", "the executor's rate takes its place"
     rig.settle()
     assert RATE not in rig.yard.settings
+
+
+def held_without_a_limit(listed: str = "0:4") -> Rig:
+    """A plan without a throttle, beside others' rates of 10 B/s at brokers 4 and 5, and a list of topic t alone."""
+    yard = Yard({"t": [(1, 2, 3)], "u": [(1, 2, 3)]})
+    yard.settings = {
+        ThrottleKey("topic", "t", FOLLOWER_REPLICAS): listed,
+        ThrottleKey("broker", "4", FOLLOWER_RATE): "10",
+        ThrottleKey("broker", "5", FOLLOWER_RATE): "10",
+    }
+    rig = Rig(yard)
+    rig.submit(("t", 0, (4, 2, 3)), ("u", 0, (5, 2, 3)))
+    rig.settle(catching_up=False, rounds=100)
+    return rig
+
+
+@pytest.mark.parametrize(("listed", "holds"), [("*", True), ("0:4", True), ("1:4", False), ("0:2", False), ("", False)])
+def test_without_a_limit_others_rates_hold_the_copies_that_their_lists_name(listed: str, *, holds: bool) -> None:
+    rig = held_without_a_limit(listed)
+    held = ThrottleKey("broker", "4", FOLLOWER_RATE)
+    assert rig.core.book.lower_in_force == ({held: 10} if holds else {})
+    told = [notice.text for notice in rig.notices if notice.kind == "throttle-lower"]
+    what = "somebody else's throttle holds broker 4 to 10 B/s: it stays, and `shunter throttles clear` removes it"
+    assert told == ([what] if holds else [])
+    assert rig.core.state.throttles == {}
+    del rig.yard.settings[held]
+    rig.settle(catching_up=False, rounds=60)
+    assert rig.core.book.lower_in_force == {}
+
+
+def test_a_pause_of_ours_is_not_told_as_somebody_elses_throttle() -> None:
+    rig = held_without_a_limit()
+    rig.yard.settings = {}
+    rig.command(CommandKind.PAUSE, TopicPartition("u", 0))
+    rig.notices.clear()
+    rig.settle(catching_up=False, rounds=100)
+    assert any(key.name == "5" for key in rig.core.state.throttles), "the paused copy is held"
+    assert rig.core.book.lower_in_force == {}
+    rig.command(CommandKind.RESUME)
+    rig.settle(catching_up=False, rounds=100)
+    assert rig.core.book.lower_in_force == {}
+    assert [notice for notice in rig.notices if notice.kind == "throttle-lower"] == []
+
+
+def test_who_may_not_read_others_throttles_moves_all_the_same_and_is_told_once() -> None:
+    class Denied(Rig):
+        def _carry_out(self, work: Request | Read) -> ev.Event:
+            if isinstance(work, ReadSettings) and work.of_others:
+                return ev.AdminFailed(0, "others", "DescribeConfigs is denied", retriable=False)
+            return super()._carry_out(work)
+
+    rig = Denied(Yard({"t": [(1, 2, 3)]}))
+    rig.submit(("t", 0, (4, 2, 3)))
+    rig.settle(catching_up=False, rounds=100)
+    (told,) = [notice.text for notice in rig.notices if notice.kind == "admin-failed"]
+    assert told == "whether somebody else's throttle holds these copies is not known: DescribeConfigs is denied"
+    rig.settle()
+    assert rig.outcomes() == {T0: Outcome.DONE}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 from typing import NamedTuple
 
 from shunter.core.executor.estimates.projection import (
@@ -70,6 +70,11 @@ OBSERVED_S = 1.0
 """How far the end may be off, in seconds, because an end is seen at the next observation."""
 
 
+GROWN_BYTES = 1_000_000
+GROWN_SHARE = 0.05
+"""A partition whose size has changed by this share, and by so many bytes, has another size from then on."""
+
+
 class Estimate(NamedTuple):
     """Remaining bytes, their measured rate (bytes per second), and milliseconds until the end with an 80 % interval."""
 
@@ -114,16 +119,19 @@ def size_unknown(state: ExecutorState, move: Move) -> bool:
 
 
 def observe_sizes(state: ExecutorState) -> list[JournalRecord]:
-    """Write down the sizes of open moves' partitions that were unknown at acceptance, and that leaders told since."""
+    """Write down the sizes of open moves' partitions that were unknown at acceptance, or that have changed a lot since."""
     records: list[JournalRecord] = []
     for move in state.open_moves():
-        seen = None if move.sized else state.cluster.partition(move.tp)
-        if seen is None or seen.leader not in move.current:
+        seen = state.cluster.partition(move.tp)
+        if seen is None or seen.leader not in move.current or move.direction is Direction.STOP:
             continue
         # A replica that a step copied was not whole before that step ended.
         whole_since_ms = 0 if seen.leader in move.original else move.stepped_at_ms
-        if state.cluster.sizes_at_ms.get((seen.leader, move.tp), -1) >= whole_since_ms:
-            records.append(SizeObserved(move.tp, state.cluster.sizes[seen.leader, move.tp].bytes))
+        if state.cluster.sizes_at_ms.get((seen.leader, move.tp), -1) < whole_since_ms:
+            continue
+        now = state.cluster.sizes[seen.leader, move.tp].bytes
+        if not move.sized or abs(now - move.size_bytes) >= max(GROWN_BYTES, move.size_bytes * GROWN_SHARE):
+            records.append(SizeObserved(move.tp, now))
     return records
 
 
@@ -186,23 +194,25 @@ def estimate(
             line.waits = move.waits.kind is WaitKind.TURN
             lines.append(line)
     points = meter.points()
+    into, out = lower_rates(others or {})
     if len(points) < 3 or points[-1].at_ms - points[0].at_ms < LEAST_MS:
         pace = _expected(state, meter, lines)
     else:
         pace = _free(points) if state.limit is None else _throttled(state, meter, points, state.limit)
+    pace = pace or _held(lines, into, out)
     if pace is None:
         return None
     remaining = sum(missing for line in lines for stage in line.stages for missing in stage.values())
     _scale(lines, max(0.0, 1 + pace.ahead / max(1.0, remaining)))
     remaining = max(0.0, remaining + pace.ahead) if remaining else 0.0
-    into, out = lower_rates(others or {})
     yielded = {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in into.items()}
     rates = Rates(pace.each, yielded, {broker: max(1.0, rate * THROTTLE_YIELD) for broker, rate in out.items()})
     rates = rates._replace(sends=state.limit is not None)
     # A rate far below the throttle, or one without a throttle, has the rests between copies in it already.
     full = 0.0 if state.limit is None else max(0.0, min(1.0, 2 * pace.each / (state.limit * THROTTLE_YIELD) - 1))
     alone = _alone(state, lines, rates, remaining / max(1.0, pace.each * pace.beside), rests=full)
-    together = alone if state.limit is not None else remaining / pace.measured
+    # What a throttle leaves free at one broker does not help another.
+    together = alone if state.limit is not None or into or out else remaining / pace.measured
     model = TURN_ERROR if any(line.waits for line in lines) else MODEL_ERROR
     share = sqrt(_spread(points) ** 2 + model**2 + (pace.guessed * PRIOR_ERROR) ** 2)
     gone = max(0, now_ms - points[-1].at_ms) / 1000 if points else 0.0
@@ -262,6 +272,17 @@ def _expected(state: ExecutorState, meter: Meter, lines: Iterable[Line]) -> _Pac
         return None
     each = max(1.0, state.limit * usual)
     return _Pace(0.0, each, float(len(receiving)), guessed=1.0)
+
+
+def _held(lines: Iterable[Line], into: Mapping[BrokerId, float], out: Mapping[BrokerId, float]) -> _Pace | None:
+    """The pace of copies that others' throttles hold, before it is measured; None: one of them is not held."""
+    each: dict[BrokerId, float] = {}
+    for line in lines:
+        for broker in line.stages[0] if line.stages else ():
+            held = min(into.get(broker, inf), out.get(line.sender, inf))
+            each[broker] = min(held, each.get(broker, inf))
+    slowest = max(each.values(), default=inf)
+    return None if slowest == inf else _Pace(0.0, slowest, float(len(each)), guessed=1.0)
 
 
 def _free(points: list[Point]) -> _Pace | None:

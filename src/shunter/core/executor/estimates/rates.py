@@ -81,6 +81,8 @@ class Meter:
     """The point before the first sample: when the first step began, or the last sample under another throttle."""
     work_ms: float = 0.0
     worked_ms: dict[BrokerId, float] = field(default_factory=dict[BrokerId, float])
+    held: frozenset[BrokerId] = frozenset()
+    """Brokers into which others' throttles held copies at the last sample: their rates say nothing of the brokers."""
     limit: int | None = None
     paused: frozenset[TopicPartition] = frozenset()
     """Paused copies that still run very slowly. When they change, earlier samples are dropped."""
@@ -124,6 +126,7 @@ class Meter:
     ) -> None:
         """Take in sizes that were just observed. `others`: other tools' rates that hold in place of this executor's."""
         self._sample_within(state, at_ms, seen)
+        self.held = frozenset(lower_rates(others or {})[0])
         copying, since_ms = self._take_in(state, seen)
         paused = frozenset(move.tp for move in paused_copies(state))
         if self.limit != state.limit or self.paused != paused:
@@ -223,7 +226,8 @@ def observe_rates(state: ExecutorState, meter: Meter, now_ms: int) -> list[Journ
     for broker in sorted(last.received):
         # Count only the time in which the broker received: one that receives in the second step was idle in the first.
         worked_ms = last.worked_ms.get(broker, 0.0) - first.worked_ms.get(broker, 0.0)
-        if last.received[broker] > lately.get(broker, 0) and worked_ms >= LEARN_MS:
+        still = last.received[broker] <= lately.get(broker, 0)
+        if not still and broker not in meter.held and worked_ms >= LEARN_MS:
             rate = int((last.received[broker] - first.received.get(broker, 0)) * 1000 / worked_ms)
             records.append(RateObserved(broker, rate, limited=state.limit is not None))
     return records

@@ -13,6 +13,7 @@ from shunter.core.executor.events import SettingsAltered
 from shunter.core.executor.foresight.hold_ups import told_urgent
 from shunter.core.executor.ready import AlterSettings, Collected, ReadSettings
 from shunter.core.executor.state import LATE_MS, ExecutorState, Move, Throttle
+from shunter.core.executor.throttling.others import LOOK_AGAIN_MS, OthersThrottles
 from shunter.core.executor.throttling.pausing import held_brokers, note_others, paused_copies, paused_within
 from shunter.core.throttles import (
     CORDONED_LOG_DIRS,
@@ -43,9 +44,6 @@ from shunter.model.partition import BrokerId, TopicPartition
 RETRY_MS = 2_000
 TOLD = 4
 """A notice names at most this many settings."""
-LOOK_AGAIN_MS = 10_000
-"""Rates in force are read again after this time, both the executor's and those of other tools that hold in their place:
-they may have been changed."""
 FRESH_MS = 2_000
 """A decision about a setting needs a read of it that is no older than this: Kafka has no compare-and-set for it."""
 SEEN_MS = 30_000
@@ -74,6 +72,7 @@ class ThrottleBook:
     """When rates in force are read again; None: there are none."""
     lower_in_force: dict[ThrottleKey, int] = field(default_factory=dict[ThrottleKey, int])
     """Other tools' rates that hold in place of the executor's, because they are lower; bytes per second."""
+    others: OthersThrottles = field(default_factory=OthersThrottles)
     shared: frozenset[str] = frozenset()
     """Topics of which another tool's list puts ordinary replication under the executor's rate too."""
 
@@ -110,7 +109,7 @@ class ThrottleBook:
             for key in [key for key in known if key not in keys]:
                 del known[key]
         self.look_again_ms = None
-        self.lower_in_force, self.shared = {}, frozenset()
+        self.lower_in_force, self.shared, self.others = {}, frozenset(), OthersThrottles()
 
     def forget(self, key: ThrottleKey) -> None:
         """Forget a setting that the executor no longer holds: it has to be read before it is set again."""
@@ -284,6 +283,7 @@ def decide_throttles(
         if key not in wanted:
             records += _give_back(state, book, key, throttle, now_ms, unread, out)
     _tell_given_back(state, records, out)
+    book.others.look(state, now_ms, out)
     _note_lower(state, book, wanted, theirs, out)
     _read(book, unread + _due_again(book, theirs + _in_force(state, wanted), now_ms, out), now_ms, out)
     return records
@@ -395,7 +395,10 @@ def _note_lower(
     # A limit that was raised above their rate left their rate in force.
     back = {key: loan.before for key, loan in state.throttles.items() if key in wanted and loan.value == loan.before}
     lower |= lower_than({key: wanted[key] for key in back}, back, {})
-    if lower != book.lower_in_force and (told := told_lower(lower, {**book.own, **back})):
+    lower |= book.others.lower
+    if lower.items() - book.lower_in_force.items():
+        own = {**book.others.own, **book.own, **back}
+        told = told_lower(lower, own, limited=state.limit is not None)
         out.notices.append(Notice("throttle-lower", "", told + told_urgent(state, lower)))
     book.lower_in_force = lower
     shared = shared_lists(theirs, book.own)
