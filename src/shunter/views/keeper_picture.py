@@ -452,14 +452,15 @@ def view_moves(
     ends = execution.left_ms is not None and not execution.held
     why = "" if ends else told_eta(execution)
     carried_out = facts.carried_out
+    left_bytes, plan_bytes = execution.to_copy
     return MovesView(
         version=0,
         at_ms=execution.at_ms,
         proposal="" if carried_out is None else carried_out.id,
         situation=stands,
         moves=(*opened, *foreign, *ended),
-        total_bytes=execution.total_bytes,
-        copied_bytes=execution.copied_bytes,
+        plan_bytes=plan_bytes,
+        left_bytes=left_bytes,
         share=execution.share,
         copy_bytes_per_s=execution.bytes_per_s,
         throttle_bytes_per_s=execution.limit,

@@ -316,9 +316,10 @@ class MovesView:
     """How the cluster stands. `moves` says whether these figures are of now, `moves_at_ms` of when they are."""
     moves: tuple[MoveView, ...] = ()
     """Open moves of the journal, external ones, then moves that have ended in this execution."""
-    total_bytes: int | None = None
-    """This and the other figures are None while this service does not drive the cluster."""
-    copied_bytes: int | None = None
+    plan_bytes: int | None = None
+    """The bytes of the whole plan; this and the other figures are None while this service does not drive the cluster."""
+    left_bytes: int | None = None
+    """Those that are still to be copied: none after a stop, whatever the plan was."""
     share: float | None = None
     copy_bytes_per_s: float | None = None
     """The rate of all copies together, as measured."""

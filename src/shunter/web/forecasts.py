@@ -48,7 +48,7 @@ class _Forecasts:
         self.proposal = ""
 
     def note(self, view: MovesView) -> None:
-        running = bool(view.total_bytes) or view.left_ms is not None
+        running = bool(view.plan_bytes) or view.left_ms is not None
         if running and (not self.running or view.proposal != self.proposal):
             self.points, self.spacing_ms = [], FIRST_SPACING_MS
         self.running, self.proposal = running, view.proposal

@@ -189,7 +189,10 @@ async def test_the_kill_switch_pauses_at_once_and_survives_restarts(tmp_path: Pa
         await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
         await life.until(lambda: life.keeper.switch is None)
         assert [yard.moves[at].paused for at in yard.open] == [True] + [False] * (len(yard.open) - 1), "by name: stays"
-        with pytest.raises(OrderRefused, match="is not paused"):
+        by_name = (
+            "the fleet is not paused; moves of yard were paused by name: `shunter resume --service SERVICE --cluster y"
+        )
+        with pytest.raises(OrderRefused, match=by_name):
             await life.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
         await life.desk.carry_out(order(OrderKind.RESUME), BEN)
         assert not any(yard.moves[at].paused for at in yard.open), "without a switch, all that was paused by name"

@@ -243,7 +243,7 @@ def test_a_standby_shows_who_drives_and_the_moves_of_the_journal(tmp_path: Path)
         assert f"{len(yard.open)} moves of the journal open when last observed" in seen.doing
         moves = life.published.moves("yard")
         assert [(row.partition, row.whose) for row in moves.moves] == [(f"t-{at}", "ours") for at in yard.open]
-        assert (moves.total_bytes, moves.rollback_bytes, moves.left_ms) == (None, None, None), "only who drives knows"
+        assert (moves.plan_bytes, moves.rollback_bytes, moves.left_ms) == (None, None, None), "only who drives knows"
         assert life.published.page("yard").row.moves_open == len(yard.open)
         assert not [event for event in life.events if event.kind == "not-driven"]
 

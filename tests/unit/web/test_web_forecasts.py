@@ -9,7 +9,7 @@ from shunter.views.service import MovesView
 from shunter.web.forecasts import KEPT, Forecasts
 
 RUNNING = MovesView(
-    1, 0, "p-1", unseen("c"), total_bytes=100, copy_bytes_per_s=5.0, left_ms=1_000, low_ms=800, high_ms=1_500
+    1, 0, "p-1", unseen("c"), plan_bytes=100, copy_bytes_per_s=5.0, left_ms=1_000, low_ms=800, high_ms=1_500
 )
 IDLE = MovesView(1, 0, "", unseen("c"), why_no_eta="nothing is being moved")
 

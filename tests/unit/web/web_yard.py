@@ -316,19 +316,19 @@ class Yard:
         view = self.published.moves(name)
         moved = tuple(map(_advanced, view.moves))
         copied = sum(move.copied_bytes or 0 for move in moved)
-        left = int(((view.total_bytes or 0) - copied) / (90 * 10**6) * 1000)
+        left = int(((view.plan_bytes or 0) - copied) / (90 * 10**6) * 1000)
         self.published.show(
             name,
             replace(
                 page := self.published.page(name),
-                row=replace(page.row, share=copied / (view.total_bytes or 1), left_ms=left),
+                row=replace(page.row, share=copied / (view.plan_bytes or 1), left_ms=left),
             ),
             replace(
                 view,
                 at_ms=self.now_ms(),
                 moves=moved,
-                copied_bytes=copied,
-                share=copied / (view.total_bytes or 1),
+                left_bytes=max(0, (view.plan_bytes or 0) - copied),
+                share=copied / (view.plan_bytes or 1),
                 copy_bytes_per_s=9.1e7 + (copied % 97) * 8e4,
                 left_ms=left,
                 low_ms=int(left * 0.8),
@@ -417,9 +417,9 @@ class Yard:
             proposal.id if moves else "",
             row.situation,
             rows,
-            total,
-            0,
-            0.0,
+            plan_bytes=total,
+            left_bytes=total,
+            share=0.0,
             throttle_bytes_per_s=100 * 10**6,
             bounds={"max_concurrent": 0, "max_in": 2, "max_out": 0, "max_per_rack": 0, "max_per_log_dir": 0},
             rollback_bytes=total // 3,

@@ -505,6 +505,8 @@ class ClusterKeeper(ClusterWords):
         """Note that this service does not drive the cluster: another process does (`holder`), or why none does."""
         now_ms = self.parts.clock.now_ms()
         told, since_ms = self.known.left(holder, why, now_ms)
+        if since_ms is not None:
+            self.hurry()  # What it saw while it drove is not to be shown as of now.
         drove = self._told("driver" if since_ms is None else "driver-lost", told, since_ms)
         lost = await self.drop_unsent() if holder else ""
         unsent = "pause-not-sent" if self.lost_pause else "resume-not-sent"

@@ -196,6 +196,10 @@ def _told_kept(keeper: ClusterKeeper, why: str) -> str:
 def told_not_paused(where: str, keepers: Sequence[ClusterKeeper]) -> str:
     """That there is no pause to lift, as far as that is known here."""
     unsure = named(each.name for each in keepers if not each.facts().not_paused)
+    by_name = [each.name for each in keepers if each.driving is not None and each.driving.view().counts.get("paused")]
+    if by_name:
+        way = f"`shunter resume --service SERVICE --cluster {by_name[0]}` resumes those"
+        return f"{where} is not paused; moves of {named(by_name)} were paused by name: {way}"
     if not unsure:
         return f"{where} is not paused"
     return (

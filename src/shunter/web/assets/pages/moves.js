@@ -134,8 +134,8 @@ function Head({ name, summary, counts, who }) {
       <span class="spring"></span><${Turns} name=${name} who=${who} situation=${situation} partitions=${[]} what="all moves of this service in ${name}" /></div>
     <p><${Said} text=${situation.doing} />.</p><${Aged} age=${situation.moves} at=${situation.moves_at_ms} what="These moves" />
     ${summary.silent_ms > 0 && html`<p class="banner bad" role="status">The cluster has not answered for ${duration(summary.silent_ms)}.</p>`}
-    ${summary.total_bytes !== null && (open > 0 || summary.total_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
-    <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.copied_bytes)} of ${bytes(summary.total_bytes)}</${Figure}>
+    ${summary.plan_bytes !== null && (open > 0 || summary.plan_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
+    <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.left_bytes)} left of ${bytes(summary.plan_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.copy_bytes_per_s)} />
       <${Figure} label="Left" value=${summary.left_ms === null ? (summary.why_no_eta.startsWith("no ETA yet") ? "measuring" : "no ETA") : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
