@@ -227,6 +227,15 @@ class Inventory(NamedTuple):
     untold_throttles: tuple[tuple[BrokerId, str], ...] = ()
     """Live brokers of which it is not known whether a throttle holds them, and why. A plan's input does not have them."""
 
+    @property
+    def unsized(self) -> dict[BrokerId, str]:
+        """Brokers that did not tell their log dirs, and why: sizes are unknown.
+
+        A failed log dir is a fact of its broker: the leaders' sizes are known.
+        """
+        told = {broker.id for broker in self.brokers if broker.log_dirs}
+        return {broker: why for broker, why in self.unanswered if broker not in told}
+
     def without_throttles(self, own: Collection[tuple[BrokerId, float]]) -> Inventory:
         """The same without rates at brokers that are Shunter's own: they end with the execution that needs them."""
         brokers = (each._replace(throttle=None) if (each.id, each.throttle) in own else each for each in self.brokers)

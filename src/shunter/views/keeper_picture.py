@@ -215,7 +215,7 @@ def _row(seen: SeenCluster, name: str, counts: tuple[int, int, int]) -> FleetRow
     leaving = {*seen.policy.intents.drain, *seen.policy.intents.replace}
     live = {each.id: held.get(each.id, 0) for each in sighting.inventory.brokers if each.id not in leaving}
     mean = sum(live.values()) / len(live) if live else 0.0
-    untold = sighting.unsized
+    untold = sighting.inventory.unsized
     furthest = max(live, key=lambda broker: abs(live[broker] - mean)) if mean > 0 and not untold else None
     of = "" if furthest is None else _balance_of(furthest, len(live), leaving)
     used = [

@@ -105,10 +105,7 @@ def _notes(taken: Inventory, unread: str, *, rackless: bool) -> Iterator[str]:
         yield f"the journal's open moves are not known, so they count as not begun: {unread}"
     if rackless:
         yield "no broker has a rack: racks are ignored, and all replicas of a partition may end in one place"
-    told = {
-        broker.id for broker in taken.brokers if broker.log_dirs is not None
-    }  # A failed log dir is a fact of theirs.
-    for broker, why in (each for each in taken.unanswered if each[0] not in told):
+    for broker, why in taken.unsized.items():
         yield f"broker {broker} did not report its log dirs: {why}"
     yield from told_unknown_throttles(taken.untold_throttles)
     moving = [partition for partition in taken.partitions if partition.adding or partition.removing]

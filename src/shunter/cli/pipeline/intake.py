@@ -65,7 +65,8 @@ def collect(
         taken_so_far += 1
         click.echo(f"{path}: {counted(len(taken.brokers), 'broker')}, {counted(len(taken.partitions), 'partition')}")
         for broker, why in taken.unanswered:
-            click.echo(f"broker {broker} did not report its log dirs: {why}", err=True)
+            what = " did not report its log dirs" if broker in taken.unsized else ""
+            click.echo(f"broker {broker}{what}: {why}", err=True)
     if ended.is_set():
         click.echo(f"ended; {taken_so_far} snapshot{'s' * (taken_so_far != 1)} taken into {out}", err=True)
         if number is not None and taken_so_far < number:

@@ -94,7 +94,7 @@ def _unseen(sighting: Sighting, scope: Scope) -> Iterator[str]:
     if sighting.past is None:
         yield "the journal can't be read, so it is not known what was moved lately"
     if scope not in ORDER_ALONE:
-        for broker, why in sighting.unsized.items():
+        for broker, why in sighting.inventory.unsized.items():
             yield f"broker {broker} did not tell its log dirs, so sizes are unknown: {why}"
 
 

@@ -86,15 +86,6 @@ class Sighting:
         """Brokers that are not live, ascending: the dead ones, and those that are registered and fenced."""
         return tuple(sorted({*self.dead, *(broker.id for broker in self.inventory.fenced)}))
 
-    @property
-    def unsized(self) -> dict[BrokerId, str]:
-        """Brokers that did not tell their log dirs, and why: sizes are unknown.
-
-        A failed log dir is a fact of its broker: the leaders' sizes are known.
-        """
-        told = {broker.id for broker in self.inventory.brokers if broker.log_dirs}
-        return {broker: why for broker, why in self.inventory.unanswered if broker not in told}
-
 
 def in_order(sighting: Sighting) -> Sighting:
     """The sighting with everything sorted, so that decisions do not depend on the order in which brokers answered."""
