@@ -10,7 +10,7 @@ import numpy as np
 from shunter.core.planning.aims import Targets, targets
 from shunter.core.planning.board import Board, Budget
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Flags, Indexes, Ints, Resource, broker_loads
-from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able
+from shunter.core.planning.facts import OBSTACLES, Fitness, fitness_of, led_by_the_able, slow_come_last
 from shunter.core.planning.leaders import balance_leaders
 from shunter.core.planning.moves import BalancedPlan, Undone, difference, widened
 from shunter.core.planning.reached import told_by_cap, ways_out, what_is_left, what_is_unknown
@@ -171,7 +171,8 @@ def _finished(request: PlanRequest, start: Indexes, began: Indexes, board: Board
     brokers = len(cluster.brokers)
     raw = widened(cluster.replicas, start.shape[1])
     # A first replica that can't lead stays first only in partitions that do not change.
-    end, _ = led_by_the_able(board.replicas, board.fitness)
+    placed = slow_come_last(start, board.replicas, goal.slow, first_stays=request.scope in BALANCING)
+    end, _ = led_by_the_able(placed, board.fitness)
     changes = (end != began).any(axis=1) | ((board.why_order >= 0) & (end != raw).any(axis=1))
     first = np.where(changes, end[:, 0], np.where(end[:, 0] == raw[:, 0], raw[:, 0], ABSENT))
     made = BalancedPlan(

@@ -143,6 +143,26 @@ def led_by_the_able(replicas: Indexes, fitness: Codes) -> tuple[Indexes, Codes]:
     return replicas, fitness
 
 
+def slow_come_last(before: Indexes, after: Indexes, late: Flags, *, first_stays: bool) -> Indexes:
+    """Let new replicas on slow brokers come after the other new ones, which are in sync long before: steps go by order.
+
+    Args:
+        before: (P, W) replicas, as broker indexes.
+        after: (P, W) those at the end.
+        late: (B,) the slow brokers.
+        first_stays: Whether the first replica keeps its place, because leaders were balanced by it.
+    """
+    comes = (after != ABSENT) & ~_among(after, before)
+    comes[:, 0] &= not first_stays
+    held = late[after] & comes
+    rows = np.flatnonzero(held.any(axis=1) & (comes & ~held).any(axis=1))
+    ordered = after.copy() if len(rows) else after
+    for row in rows.tolist():
+        slots = np.flatnonzero(comes[row])
+        ordered[row, slots] = after[row, slots[np.argsort(held[row, slots], kind="stable")]]
+    return ordered
+
+
 def ill_ones(replicas: Indexes, fitness: Codes) -> dict[tuple[int, int], int]:
     """The fitness of each replica that can't lead, by partition and broker."""
     rows, slots = np.nonzero((fitness < LEADS_FROM) & (replicas != ABSENT))

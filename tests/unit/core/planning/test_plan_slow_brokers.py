@@ -72,6 +72,30 @@ def test_a_slow_broker_receives_nothing_that_another_could_have_taken(
                 )
 
 
+@given(incidents())
+def test_a_slow_broker_comes_after_the_others_that_come(incident: tuple[ClusterLoad, PlanRequest, set[int]]) -> None:
+    """An outsider's find: three partitions below min.insync.replicas were copied to the slow broker first."""
+    cluster, asked, slow = incident
+    try:
+        made = plan(cluster, asked)
+    except PlanRefused:
+        return
+    if slow == {*cluster.brokers} - {at for at, each in enumerate(cluster.facts) if each.down}:
+        return  # Where all are slow, none is.
+    for row, was in zip(rows_of(made), cluster.replicas.tolist(), strict=True):
+        comes = [broker in slow for broker in row if broker not in was]
+        assert comes == sorted(comes), f"{was} became {row}, and {slow} are slow"
+
+
+@pytest.mark.parametrize("row", [[0, 1, 2], [1, 0, 2], [2, 1, 0], [0, 2, 1]])
+@pytest.mark.parametrize("slow", [3, 4])
+def test_of_two_that_come_the_slow_one_is_the_later(row: list[int], slow: int) -> None:
+    cluster = with_facts(cluster_of(["a"] * 5, [("t", row, 1.0)]), {slow}, {0, 1})
+    for asked in (PlanRequest(Scope.OFFLINE), PlanRequest(Scope.DRAIN, (0, 1))):
+        (ends,) = rows_of(plan(cluster, asked))
+        assert [broker for broker in ends if broker in {3, 4}] == [7 - slow, slow]
+
+
 def shared(cluster: ClusterLoad, row: list[int], usable: Collection[int]) -> int:
     """How uneven a row is over the racks that have usable brokers: by more than the even spread has."""
     held = rack_spread(cluster, row)
