@@ -294,8 +294,8 @@ def told_state(move: Move) -> str:
 
 
 def _row(state: ExecutorState, meter: Meter, move: Move) -> MoveRow:
-    left = sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
-    total, found = _total(move), hold_up(state, move)
+    left = sum(bytes_left(state, move, meter.present).values()) + sum(placing_left(state, move).values())
+    total, found = _total(move) + (left if move.direction is Direction.STOP else 0), hold_up(state, move)
     waits = "; ".join(filter(None, (move.waits.text, found.doubt))) if move.open else move.reason
     return MoveRow(
         partition=str(move.tp),

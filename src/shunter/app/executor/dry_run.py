@@ -165,7 +165,7 @@ async def dry_run(
     bandwidth = options.bandwidth or options.throttle or state.limit or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
     told, lower = await _throttled_by_others(admin, state)
-    told += told_urgent(state, lower)
+    told += told_urgent(state, taken, lower)
     within, learnt = options.log_dir_throttle, state.learnt_rates
     expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower)
     opened = sum(

@@ -87,7 +87,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, "; ".join(told for told in (still, held) if told))
     if any(sum(placing_left(state, move).values()) for move in going):
         within = estimate_within(state, meter, going)
-        waits = found is None and any(sum(bytes_left(move, meter.present).values()) for move in going)
+        waits = found is None and any(sum(bytes_left(state, move, meter.present).values()) for move in going)
         if within is None or waits:
             return Ending(None, held)
         return Ending(within if found is None else _together(found, within), held)
@@ -99,7 +99,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
 
 def _left(state: ExecutorState, meter: Meter, move: Move) -> int:
     """Bytes that a move has still to copy."""
-    return sum(bytes_left(move, meter.present).values()) + sum(placing_left(state, move).values())
+    return sum(bytes_left(state, move, meter.present).values()) + sum(placing_left(state, move).values())
 
 
 def _together(between: Estimate, within: Estimate) -> Estimate:
@@ -141,18 +141,18 @@ def _told_blocked(reasons: Mapping[str, Counter[str]]) -> Iterator[str]:
     most, (way, ended) = ways.total(), ways.most_common(1)[0]
     first = "" if most == many else ", of which " + (f"{most} because" if most > 1 else "one because")
     of = f" (so for {ended} of them)" if ended < most else ""
-    yield f"{many} stuck{first}: {why if most == 1 else why.replace('it can', 'they can', 1)}; {way}{of}"
+    yield f"{many} stuck{first}: {why if most == 1 else why.replace('it can', 'they can', 1).replace('of its target', 'of their targets', 1)}; {way}{of}"
 
 
 def _estimate(
     state: ExecutorState, meter: Meter, going: Sequence[Move], now_ms: int, others: Mapping[ThrottleKey, int]
 ) -> Estimate | None:
     by_bytes = estimate(state, meter, now_ms, moves=going, others=others)
-    empty = sum(not any(bytes_left(move, meter.present).values()) for move in going if move.step is None)
+    empty = sum(not any(bytes_left(state, move, meter.present).values()) for move in going if move.step is None)
     if by_bytes is not None and by_bytes.remaining_bytes > 0:
         by_count = estimate_by_count(state, empty, now_ms) if empty else None
         return by_bytes if by_count is None or by_count.left_ms < by_bytes.left_ms else by_count
-    left = sum(sum(bytes_left(move, meter.present).values()) for move in going)
+    left = sum(sum(bytes_left(state, move, meter.present).values()) for move in going)
     by_count = None if left else estimate_by_count(state, len(going), now_ms)
     return by_bytes if by_count is None else by_count
 

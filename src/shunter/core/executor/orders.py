@@ -155,7 +155,7 @@ def _turn(state: ExecutorState, command: Command, moves: list[Move]) -> DecidedO
     stays = f"what is in sync stays{f', {given_up} given up' if copies else ''}{_told_fewer(moves)}"
     late = [each.tp for each in moves if not command.force and ends_with_its_step(state, turned_to(each, direction))]
     if late:
-        until = f"{'ends' if len(late) == 1 else 'end'} only when what they copy is in sync, because too few former replicas are for a cancel"
+        until = f"{'ends only when what it copies' if len(late) == 1 else 'end only when what they copy'} is in sync, because too few former replicas are for a cancel"
         stays += f"; {len(late)} of them {until} ({named(late)}); `shunter stop --leave` leaves that to the cluster"
     stays += "" if command.force else _told_race(state, moves)
     return DecidedOrder(True, f"{counted(len(moves), 'move')} told to stop: {stays}{told}", turned)

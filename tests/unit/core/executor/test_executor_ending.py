@@ -180,6 +180,25 @@ def test_turned_moves_that_copy_nothing_have_no_end_by_the_pace_of_copies(direct
     assert ending(state, meter) == Ending(None, "nothing is left to copy")
 
 
+def test_a_stopped_move_that_ends_only_with_its_copy_has_that_to_copy() -> None:
+    """An outsider's find: "0 B left" was said for minutes while nine stopped moves still copied 52 MB."""
+    rig = Rig(Yard({"t": [(1, 2)]}))
+    rig.yard.min_isr["t"] = 2
+    rig.yard.partitions[T0].have[3] = SIZE // 4
+    rig.submit(("t", 0, (1, 3)))
+    rig.settle(catching_up=False, rounds=10)
+    rig.yard.kill(2)
+    rig.settle(catching_up=False, rounds=20)
+    told = rig.command(CommandKind.STOP)
+    rig.settle(catching_up=False, rounds=40)
+    (move,) = rig.core.state.open_moves()
+    assert "ends only when what it copies" in rig.replies[told].text
+    assert bytes_left(rig.core.state, move, rig.core.meter.present) == {3: SIZE - SIZE // 4}
+    view = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms)
+    assert view.to_copy == (SIZE - SIZE // 4, SIZE)
+    assert "nothing is left" not in told_eta(view)
+
+
 def test_copies_stand_still_only_since_they_began() -> None:
     """Found by hand: of an execution that was 3 s old nothing had been copied for 172 s."""
     state, meter = copying(1, size=600_000)
@@ -290,11 +309,11 @@ def test_what_an_earlier_copy_had_does_not_count_for_the_next_one() -> None:
     for begun_at_ms, had in ((1_000, SIZE), (5_000, 10)):
         move = Move(T0, None, (1, 2), (1, 3), Strategy.INCREMENTAL, SIZE, (), False, 0, current=(1, 2))
         state.moves[T0] = move
-        assert bytes_left(move, meter.present) == {3: SIZE}, "nothing of it is under way"
+        assert bytes_left(state, move, meter.present) == {3: SIZE}, "nothing of it is under way"
         move.step = CurrentStep(1, (1, 2), (1, 2, 3), "", cancels=False, begun_at_ms=begun_at_ms, accepted=True)
         state.cluster.sizes[3, T0] = ReplicaSize(had, "/d")
         meter.sample(state, begun_at_ms + 500, {(3, T0)})
-        assert bytes_left(move, meter.present) == {3: SIZE - had}
+        assert bytes_left(state, move, meter.present) == {3: SIZE - had}
     assert meter.received == {3: SIZE + 10}
     # A step that takes another one's place goes on with its copy.
     move.step = CurrentStep(2, (1, 2), (1, 3), "", cancels=False, begun_at_ms=7_000, redirected_from=((1, 2, 3),))

@@ -86,7 +86,7 @@ def test_a_stop_beside_a_dead_original_ends_with_the_copy_and_leaving_ends_it_at
     rig.settle(catching_up=False, rounds=40)
     answer = told(rig, rig.command(CommandKind.STOP))
     assert (
-        "1 of them ends only when what they copy is in sync, because too few former replicas are for a cancel" in answer
+        "1 of them ends only when what it copies is in sync, because too few former replicas are for a cancel" in answer
     )
     assert "(t-0); `shunter stop --leave` leaves that to the cluster" in answer
     assert "can't end" not in answer
@@ -726,17 +726,31 @@ def test_one_death_in_the_middle_takes_no_replica_that_min_insync_replicas_needs
     assert rig.outcomes() == {T0: Outcome.DONE}
 
 
-@pytest.mark.parametrize(("least", "lower", "told"), [(2, 5, True), (1, 5, False), (2, 4, False)])
+@pytest.mark.parametrize(
+    ("least", "target", "lower", "told"),
+    [
+        (2, (2, 5), 5, True),
+        (1, (2, 5), 5, False),
+        (2, (2, 5), 4, False),
+        (2, (2, 4, 5), 5, False),
+        (2, (2, 5, 4), 5, True),
+        (3, (2, 4, 5), 5, True),
+    ],
+)
 def test_what_refuses_acks_all_and_goes_to_a_broker_that_others_hold_low_is_told(
-    least: int, lower: int, *, told: bool
+    least: int, target: tuple[int, ...], lower: int, *, told: bool
 ) -> None:
     """Two outsiders' find: partitions below min.insync.replicas went to a broker at 20 kB/s, for 40 minutes."""
     state = ExecutorState(running=True)
     state.cluster.brokers = dict.fromkeys((1, 2, 4, 5))
     state.cluster.topics["t"] = ObservedTopic(None, {0: ObservedPartition((2, 3), (2,), 2)}, min_isr=least)
-    state.moves[T0] = Move(T0, None, (2, 3), (2, 5), Strategy.INCREMENTAL, 1, (), False, 0, current=(2, 3))
-    found = told_urgent(state, {ThrottleKey("broker", str(lower), FOLLOWER_RATE)})
+    state.moves[T0] = Move(T0, None, (2, 3), target, Strategy.INCREMENTAL, 1, (), False, 0, current=(2, 3))
+    held = {ThrottleKey("broker", str(lower), FOLLOWER_RATE)}
+    found = told_urgent(state, state.open_moves(), held)
     assert ("acks=all may be refused until then (t-0): `--exclude-brokers 5` plans without it" in found) is told
+    assert told_urgent(state, [], held) == "", "the moves of another plan"
+    way = "`shunter stop --force t-0` and then a plan with `--exclude-brokers 5` brings it elsewhere"
+    assert (way in told_urgent(state, state.open_moves(), held, begun=True)) is told
 
 
 def test_another_tools_reassignment_that_is_stranded_is_said_to_have_no_end() -> None:

@@ -19,6 +19,7 @@ from shunter.core.executor.estimates.projection import (
     seconds_left,
 )
 from shunter.core.executor.estimates.rates import Meter, Point, lower_rates, usual_yield
+from shunter.core.executor.foresight.stuck import ends_with_its_step
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import WaitKind
 from shunter.model.execution import Direction, JournalRecord, SizeObserved, ThrottleKey
@@ -85,16 +86,23 @@ class Estimate(NamedTuple):
     high_ms: int
 
 
-def bytes_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int]) -> dict[BrokerId, int]:
-    """Bytes that a move's brokers have still to receive, by broker; `sizes`: bytes that copies under way have already."""
-    if not move.open or move.direction is Direction.STOP:
+def bytes_left(
+    state: ExecutorState, move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int]
+) -> dict[BrokerId, int]:
+    """Bytes that a move's brokers have still to receive, by broker; `sizes`: bytes that copies under way have already.
+
+    A stop cancels copies, but for those that can't be cancelled: they go on, and end the move.
+    """
+    if not move.open:
         return {}
+    comes = [broker for broker in move.goal if broker not in move.current]
+    if move.direction is Direction.STOP:
+        comes = list(move.copying) if ends_with_its_step(state, move) else []
     left: dict[BrokerId, int] = {}
-    for broker in move.goal:
-        if broker not in move.current:
-            # What a broker had of a replica that was dropped since is gone.
-            there = sizes.get((broker, move.tp), 0) if broker in move.copying else 0
-            left[broker] = max(0, move.size_bytes - there)
+    for broker in comes:
+        # What a broker had of a replica that was dropped since is gone.
+        there = sizes.get((broker, move.tp), 0) if broker in move.copying else 0
+        left[broker] = max(0, move.size_bytes - there)
     return left
 
 
@@ -115,7 +123,7 @@ def placing_left(state: ExecutorState, move: Move) -> dict[BrokerId, int]:
 
 def size_unknown(state: ExecutorState, move: Move) -> bool:
     """Whether nobody knows how much a move copies: no size was known at acceptance, and its leader has told none."""
-    return not move.sized and bool(bytes_left(move, {}) or placing_left(state, move))
+    return not move.sized and bool(bytes_left(state, move, {}) or placing_left(state, move))
 
 
 def observe_sizes(state: ExecutorState) -> list[JournalRecord]:
@@ -154,9 +162,11 @@ def estimate_within(state: ExecutorState, meter: Meter, moves: Iterable[Move]) -
     return Estimate(remaining, sum(rates.values()), int(seconds * 1000), low, high)
 
 
-def copies_left(move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int], sender: BrokerId) -> Line | None:
+def copies_left(
+    state: ExecutorState, move: Move, sizes: Mapping[tuple[BrokerId, TopicPartition], int], sender: BrokerId
+) -> Line | None:
     """The copies that a move has still to make, stage after stage; None if there are none."""
-    left = {broker: float(missing) for broker, missing in bytes_left(move, sizes).items()}
+    left = {broker: float(missing) for broker, missing in bytes_left(state, move, sizes).items()}
     if not left:
         return None
     at_once = move.direction is Direction.FORWARD and move.strategy is Strategy.ALL_AT_ONCE
@@ -189,7 +199,7 @@ def estimate(
     lines: list[Line] = []
     for move in going:
         seen = state.cluster.partition(move.tp)
-        line = copies_left(move, meter.present, -1 if seen is None else seen.leader)
+        line = copies_left(state, move, meter.present, -1 if seen is None else seen.leader)
         if line is not None:
             line.waits = move.waits.kind is WaitKind.TURN
             lines.append(line)

@@ -150,19 +150,35 @@ def told_unsure(state: ExecutorState, tp: TopicPartition, comes: Iterable[Broker
     )
 
 
-def told_urgent(state: ExecutorState, lower: Collection[ThrottleKey]) -> str:
-    """That partitions without enough in sync are copied to brokers that others hold so low, to be put behind that; "": none."""
+def told_urgent(
+    state: ExecutorState, moves: Iterable[Move], lower: Collection[ThrottleKey], *, begun: bool = False
+) -> str:
+    """That partitions without enough in sync wait for copies to brokers that others hold so low; "": none does.
+
+    A sentence to be put behind the one about those brokers.
+
+    Args:
+        state: The executor's state.
+        moves: The moves that are meant.
+        lower: Others' rates that hold.
+        begun: The moves are an execution's, so that another plan has to end them first.
+    """
     slow = {int(key.name) for key in lower if key.setting == FOLLOWER_RATE}
     found: list[TopicPartition] = []
-    for move in state.open_moves():
+    for move in moves:
         topic, seen = state.cluster.topics.get(move.tp.topic), state.cluster.partition(move.tp)
-        comes = slow.intersection(move.goal).difference(move.current)
-        if comes and topic is not None and seen is not None and len(seen.isr) < topic.min_isr:
+        lacks = 0 if topic is None or seen is None else topic.min_isr - len(seen.isr)
+        comes = [broker for broker in dict.fromkeys((*move.copying, *move.goal)) if broker not in move.current]
+        if lacks > 0 and not slow.isdisjoint(comes[:lacks]):
             found.append(move.tp)
     if not found:
         return ""
     copies = counted(len(found), "partition")
-    way = f"`--exclude-brokers {','.join(map(str, sorted(slow)))}` plans without it"
+    plan = f"`--exclude-brokers {','.join(map(str, sorted(slow)))}`"
+    way = f"{plan} plans without it"
+    if begun:
+        way = f"`shunter stop --force {found[0]}` and then a plan with {plan} brings {'them' if len(found) > 1 else 'it'} elsewhere"
+        way = way if len(found) == 1 else way.replace(str(found[0]), "PARTITIONS")
     return f"; {copies} with fewer in sync than min.insync.replicas go there, and acks=all may be refused until then ({named(found)}): {way}"
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from shunter.core.executor.ready import Collected, ReadSettings
 from shunter.core.executor.state import ExecutorState
 from shunter.core.throttles import UNLIMITED, CopyEnds, limited, lower_anyway, of_live
-from shunter.model.execution import Direction, ThrottleKey
+from shunter.model.execution import ThrottleKey
 from shunter.model.partition import TopicPartition
 
 LOOK_AGAIN_MS = 10_000
@@ -73,7 +73,7 @@ def _watched(state: ExecutorState) -> dict[ThrottleKey, str]:
     topics: set[str] = set()
     for move in sorted(state.open_moves(), key=lambda each: each.step is None):
         seen = state.cluster.partition(move.tp)
-        if seen is None or seen.leader < 0 or move.paused or move.direction is Direction.STOP:
+        if seen is None or seen.leader < 0 or move.paused:
             continue
         comes = frozenset(broker for broker in (*move.copying, *move.goal) if broker not in seen.isr)
         if comes and (move.tp.topic in topics or len(topics) < MOST_TOPICS):

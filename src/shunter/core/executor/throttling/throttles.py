@@ -399,7 +399,9 @@ def _note_lower(
     if lower.items() - book.lower_in_force.items():
         own = {**book.others.own, **book.own, **back}
         told = told_lower(lower, own, limited=state.limit is not None)
-        out.notices.append(Notice("throttle-lower", "", told + told_urgent(state, lower)))
+        out.notices.append(
+            Notice("throttle-lower", "", told + told_urgent(state, state.open_moves(), lower, begun=True))
+        )
     book.lower_in_force = lower
     shared = shared_lists(theirs, book.own)
     if shared - book.shared:
