@@ -22,7 +22,9 @@ from shunter.core.executor.apply import apply
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import ExecutorState
-from shunter.drivers.admin.answers import TopicsSeen
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
+from shunter.drivers.admin.answers import SettingsSeen, TopicsSeen
+from shunter.drivers.admin.log_dirs import LogDirsSeen
 from shunter.drivers.admin.protocol import AdminClient
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.execution import ExecutionDriver
@@ -45,8 +47,10 @@ from shunter.model.execution import (
     OngoingReassignment,
     Outcome,
     PlanAccepted,
+    ReplicaSize,
     StepAccepted,
     StepBegun,
+    ThrottleKey,
 )
 from shunter.model.partition import Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -330,3 +334,32 @@ def test_a_pause_of_some_moves_cancels_copies_that_share_a_throttle_with_others(
     again = told_price(price_now(copying(500, paused=False), pause), {T0: 700})
     assert (again.bytes, again.at_most) == (700, False)
     assert again.why.startswith("1 paused copy is cancelled and begun again later")
+
+
+@pytest.mark.parametrize(("theirs", "cost"), [({}, 0), ({FOLLOWER_REPLICAS: "*"}, 400), ({FOLLOWER_RATE: "900"}, 400)])
+async def test_a_pause_of_everything_beside_others_throttles_is_priced_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, theirs: dict[str, str], cost: int
+) -> None:
+    """An outsider's find: 39 MB of copies were thrown away by a pause that asked nothing."""
+
+    class Admin:
+        async def brokers(self) -> dict[int, None]:
+            return dict.fromkeys((1, 2, 3))
+
+        async def read_settings(self, keys: list[ThrottleKey]) -> SettingsSeen:
+            own = {key: theirs.get(key.setting) for key in keys}
+            return SettingsSeen(own, own)
+
+        async def observe_log_dirs(self, _asked: object) -> LogDirsSeen:
+            return LogDirsSeen({(3, T0): ReplicaSize(400, "/d")}, {}, {}, {}, (3,))
+
+        async def close(self) -> None:
+            pass
+
+    async def connected(_target: Target) -> Admin:
+        return Admin()
+
+    monkeypatch.setattr(order_costs, "connect", connected)
+    place = left_at(tmp_path, (1, 2, 3), driven=True)
+    found = await bytes_again(Target("k:1", journal=place.path), place, Command(CommandKind.PAUSE))
+    assert (found.bytes, "begun again later" in found.why) == (cost, bool(cost))

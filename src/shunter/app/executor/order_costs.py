@@ -15,12 +15,24 @@ from shunter.core.executor.foresight.hold_ups import told_stuck
 from shunter.core.executor.orders import decide_command, most_rollback_bytes, rollback_bytes
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import options_beside
-from shunter.core.executor.throttling.pausing import unheld
+from shunter.core.executor.throttling.pausing import note_others, unheld
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, of_live
 from shunter.core.wording import counted
 from shunter.drivers.host.clock import SystemClock
 from shunter.errors import DriverError
-from shunter.model.execution import Command, CommandKind, Direction, ExecutionOptions, JournalEntry, MoveOrder
+from shunter.model.execution import (
+    Command,
+    CommandKind,
+    Direction,
+    ExecutionOptions,
+    JournalEntry,
+    MoveOrder,
+    ThrottleKey,
+)
 from shunter.model.partition import BrokerId, TopicPartition
+
+NOTED_WITHIN_S = 3.0
+"""A pause may be urgent: for no longer than this it waits to be priced."""
 
 
 class Again(NamedTuple):
@@ -39,10 +51,30 @@ async def bytes_again(target: Target, place: JournalPlace, command: Command) -> 
     if not _may_cost(place, command) or not place.exists():
         return Again(0, "")
     state, holder = await asyncio.to_thread(read_journal, place)
+    await _note_others(target, state, command)
     price = price_of(state, command, driven=holder is not None)
     told = told_price(price, await _copied(target, state, price.cancelled))
     stuck = await _held_up(target, state, command) if told.bytes else ""
     return told._replace(why=f"{told.why}. But {stuck}") if stuck else told
+
+
+async def _note_others(target: Target, state: ExecutorState, command: Command) -> None:
+    """Note whose throttles a pause meets, because it cancels copies beside them. A silent cluster delays no pause."""
+    copies = [(move.tp.topic, broker) for move in _named(state, command) for broker in move.copying]
+    if command.kind is not CommandKind.PAUSE or not copies or not target.bootstrap:
+        return
+    keys = {ThrottleKey("topic", topic, FOLLOWER_REPLICAS) for topic, _broker in copies}
+    keys |= {ThrottleKey("broker", str(broker), FOLLOWER_RATE) for _topic, broker in copies}
+    with suppress(DriverError, TimeoutError):
+        async with asyncio.timeout(NOTED_WITHIN_S):
+            admin = await connect(target)
+            try:
+                live = await admin.brokers()
+                seen = await admin.read_settings([*of_live(dict.fromkeys(keys, ""), live)])
+            finally:
+                await admin.close()
+        for key in keys & seen.own.keys():
+            note_others(state, key, seen.own[key], seen.effective.get(key))
 
 
 async def _held_up(target: Target, state: ExecutorState, command: Command) -> str:
@@ -124,9 +156,7 @@ def told_price(price: Price, copied: Mapping[TopicPartition, int]) -> Again:
 
 def _may_cost(place: JournalPlace, command: Command) -> bool:
     """Whether the journal has to be read. Most orders copy nothing, and the executor's view shows that at once."""
-    if command.kind in (CommandKind.ROLL_BACK, CommandKind.PAUSE):
-        return command.kind is CommandKind.ROLL_BACK or bool(command.partitions)
-    view = read_view(place)
+    view = None if command.kind in (CommandKind.ROLL_BACK, CommandKind.PAUSE) else read_view(place)
     return view is None or "paused" in view.counts
 
 
