@@ -230,6 +230,35 @@ def test_what_is_offline_goes_to_the_free_broker_and_not_to_one_that_a_throttle_
         wait_until(lambda: 3 in cluster.live(), what="broker 3 is back", timeout_s=60)
 
 
+def test_an_execution_without_a_throttle_knows_the_rate_that_holds_it(four: KRaftCluster, tmp_path: Path) -> None:
+    """Outsiders' find: an ETA of 5 s for copies that somebody's throttle held for minutes."""
+    shunter, topic = Shunter(four.bootstrap, tmp_path / "moves.journal"), "held"
+    rate, listed = "follower.replication.throttled.rate", "follower.replication.throttled.replicas"
+    with closing(Cluster(four.bootstrap)) as cluster:
+        cluster.make(topic, dict.fromkeys(range(4), (1, 2)), {listed: "*"})
+        fill(four.bootstrap, topic, 4, 12_000_000)
+        throttled = ConfigResource(ConfigResourceType.BROKER, "4", {rate: "20000"})
+        cluster.admin.alter_configs([throttled], raise_on_unknown=False, incremental=True)
+        wait_until(lambda: cluster.throttles((4,), ()), what="broker 4 shows its rate", timeout_s=30)
+        plan = write_plan(tmp_path / "plan.json", topic, dict.fromkeys(range(4), (1, 4)))
+        running = shunter.start("execute", str(plan), "--yes")
+        try:
+            running.wait_for(lambda: running.progress.get("lower") == "broker 4 to 20.0 kB/s", about="the rate is told")
+            told = [
+                line["text"] for line in running.lines if line["event"] == "notice" and line["kind"] == "throttle-lower"
+            ]
+            assert len(told) == 1
+            assert told[0].startswith("somebody else's throttle holds broker 4 to 20.0 kB/s: it stays")
+            running.wait_for(lambda: running.progress.get("left_ms") is not None, about="an ETA")
+            assert running.progress["low_ms"] > 60_000, "at 20 kB/s it takes minutes, however fast a first burst went"
+            assert shunter.run("throttles", "clear", "--yes").returncode == ExitCode.DONE
+            assert running.end(120) == ExitCode.DONE, running.lines[-3:]
+            assert cluster.replicas(topic) == dict.fromkeys(range(4), (1, 4))
+        finally:
+            shunter.run("throttles", "clear", "--yes")
+            cluster.admin.delete_topics([topic])
+
+
 def test_doctor_tells_the_release_of_these_brokers(four: KRaftCluster, tmp_path: Path) -> None:
     told = Shunter(four.bootstrap, tmp_path / "moves.journal").run("doctor").stdout
     assert f"the Kafka of all brokers is {KRAFT_VERSION.rpartition('.')[0]}" in told
