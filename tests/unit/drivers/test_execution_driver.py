@@ -7,13 +7,14 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.testbed.waiting import wait_until
 from shunter.core.executor import events as ev
 from shunter.core.executor.machine import Executor
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply, Ready
@@ -437,3 +438,55 @@ async def test_a_driver_that_is_cancelled_has_let_go_of_the_journal(world: World
     may_end.set()
     await asyncio.gather(running, return_exceptions=True)
     assert world.journal.entries, "what was begun was written"
+
+
+async def test_a_claim_is_only_confirmed_while_the_lease_is_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An SRE's find: a broker with the journal froze, another service took over, and both said that they drive."""
+    monkeypatch.setattr("shunter.drivers.journal.execution.RENEW_S", 0.0)
+    answered, hangs, begun = threading.Event(), threading.Event(), list[int]()
+    answered.set()
+
+    class Kept:
+        async def granted(self) -> None:
+            pass
+
+        def unheard_ms(self) -> int:
+            return 0
+
+    def renew(now_ms: int) -> None:
+        begun.append(now_ms)
+        if not answered.is_set():
+            hangs.set()
+        assert answered.wait(60)
+
+    async def until(condition: Callable[[], bool], what: str) -> None:
+        await asyncio.to_thread(wait_until, condition, what=what, timeout_s=30)
+
+    now_ms = SystemClock().now_ms()
+    clock = Standing(now_ms)
+    monkeypatch.setattr(world.journal, "renew", renew)
+    driver = ExecutionDriver(Executor(), world.journal, world.cluster, clock, lambda notice: None, Kept())
+    assert driver.claimed_at_ms() == now_ms, "nothing was asked of the lease yet"
+    driver.post(ev.JournalLoaded((), "c"), "start")
+    running = asyncio.create_task(driver.run(forever=True))
+    await until(lambda: len(begun) > 1, "a first lease")
+    answered.clear()
+    await until(hangs.is_set, "a lease that is not answered")
+    clock.ms += 10_000
+    assert driver.claimed_at_ms() == now_ms
+    answered.set()
+    after = len(begun)
+    await until(lambda: len(begun) > after + 1, "a lease that is answered again")
+    assert driver.claimed_at_ms() == now_ms + 10_000
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+class Standing(SystemClock):
+    """A clock that a test turns."""
+
+    def __init__(self, ms: int) -> None:
+        self.ms = ms
+
+    def now_ms(self) -> int:
+        return self.ms

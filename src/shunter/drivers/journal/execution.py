@@ -259,10 +259,14 @@ class ExecutionDriver:
             await self._claim.granted()
 
     def claimed_at_ms(self) -> int | None:
-        """When the cluster's claim was last confirmed, by this process's clock; None: no claim is kept."""
+        """When both the cluster's claim and the journal's lease were confirmed, by this process's clock; None: no claim is kept.
+
+        Who takes the lease may end the claim of this process, which learns of that later.
+        """
         if self._claim is None:
             return None
         at_ms = self.clock.now_ms() - self._claim.unheard_ms()
+        at_ms = min(at_ms, self._held_ms) if self._held_ms else at_ms
         if abs(at_ms - self._claimed_at_ms) >= 1_000:  # Two clocks are read: they differ a little from call to call.
             self._claimed_at_ms = at_ms
         return self._claimed_at_ms
@@ -368,7 +372,7 @@ class ExecutionDriver:
         while True:
             await asyncio.sleep(RENEW_S)
             try:
-                await self.with_journal(lambda: self._journal.renew(self.clock.now_ms()))
+                await self._hold(lambda: self._journal.renew(self.clock.now_ms()))
             except DriverError as error:
                 self.post(refused(error), "lease")
                 return
