@@ -381,6 +381,8 @@ class NotifierKind(Enum):
     COMMAND = "command"
 
 
+UNANSWERED = "order-unanswered"
+"""The kind of an event about an order that the executor never answered: it may be lost."""
 NOTIFIED = (
     "condition",
     "condition-over",
@@ -402,6 +404,7 @@ NOTIFIED = (
     "pause-not-sent",
     "resume-not-sent",
     "resume-all",
+    UNANSWERED,
 )
 """Kinds of events that a receiver is notified of, unless the policy file says otherwise."""
 INFORMED = ("service-began", "driver", "driver-lost")

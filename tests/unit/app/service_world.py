@@ -82,9 +82,9 @@ class Yard:
     answers: bool = True
     held_by: str = ""
     dies: str = ""
-    """"before" or "after" the next plan is in the journal."""
+    """"before" or "after" the next plan is in the journal; "order": before any order is."""
     journals: asyncio.Event | None = None
-    """Set: the journal takes plans; None: it always does."""
+    """Set: the journal takes plans and orders; None: it always does."""
     others: dict[int, OngoingReassignment] = field(default_factory=dict)
     listeners: list[Callable[[], None]] = field(default_factory=list)
     size: int = MIB
@@ -243,6 +243,10 @@ class YardDriving:
 
     async def command(self, command: Command) -> CommandReply:
         yard = self.yard
+        if yard.journals is not None:
+            await yard.journals.wait()
+        if yard.dies == "order":
+            raise ExecutorEnded("the executor ended before it could answer", retriable=False)
         yard.orders.append(command)
         if command.kind is CommandKind.UNCORDON:
             yard.cordons = {at: plan for at, plan in yard.cordons.items() if at not in command.brokers}

@@ -20,6 +20,7 @@ from service_world import Clock, Yard, policy
 
 from shunter.app.access.audit_log import AuditLog
 from shunter.app.evaluation.policy import read_service_file
+from shunter.app.service import client as service_client
 from shunter.app.service.client import SOCKET, ServiceClient, ServiceServer
 from shunter.app.service.service import STORE, Thinkers, open_service, processes, take_seat
 from shunter.app.service.thinking import PIECE, LookQuestion, Wish, packed, unpacked
@@ -187,3 +188,12 @@ async def test_a_proposal_that_can_not_be_read_is_a_damaged_store(tmp_path: Path
     async with open_service(read_service_file(tmp_path / "k.toml"), tmp_path) as (service, front):
         assert service.records.lost
         assert "is no proposal" in front.fleet().store_trouble
+
+
+def test_an_order_to_be_given_again_names_the_key_that_was_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_given: object) -> None:
+        raise OrderRefused(Refusal.UNREACHABLE, "prod: the executor ended: ask again with the same key")
+
+    monkeypatch.setattr(service_client, "call_service", refuse)
+    with pytest.raises(OrderRefused, match="ask again with --key made-1"):
+        ServiceClient(ServiceServer(Path("s"))).order(ServiceOrder(OrderKind.PAUSE, "prod"), "", "made-1")

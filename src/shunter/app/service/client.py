@@ -9,8 +9,10 @@ from urllib.parse import quote, urlencode
 from shunter.drivers.service.service_api import ServiceServer, call_service
 from shunter.errors import DriverError
 from shunter.formats.service_records import encode_body
-from shunter.model.service import OrderDone, ServiceOrder
+from shunter.model.service import OrderDone, OrderRefused, ServiceOrder
 
+SAME_KEY = "with the same key"
+"""How a service names the key of an order that is to be given again."""
 SOCKET = "service.sock"
 """The socket's name in the state folder."""
 
@@ -57,6 +59,8 @@ class ServiceClient:
         body = {**encode_body(order), "comment": comment}
         try:
             told = call_service(self.server, "POST", f"{_at(order.cluster)}/{order.kind.value}", body, key)
+        except OrderRefused as refused:  # Whoever named no key does not know the one that was made.
+            raise OrderRefused(refused.refusal, str(refused).replace(SAME_KEY, f"with --key {key}")) from refused
         except DriverError as error:
             if not error.retriable:
                 raise

@@ -21,7 +21,7 @@ from shunter.core.wording import told_time
 from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
 from shunter.model.keeper import Condition, KeeperPolicy, Memory, Subject
-from shunter.model.service import HistoryEvent, Notifier
+from shunter.model.service import UNANSWERED, HistoryEvent, Notifier
 from shunter.views.keeper import ConditionView
 from shunter.views.service import NotifierFigures
 
@@ -40,6 +40,7 @@ URGENT = (
     "resume-all",
     FAILED,
     "resume-not-sent",
+    UNANSWERED,
 )
 """Kinds of events that no digest delays, beside critical conditions."""
 CONDITION = "condition"

@@ -10,22 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
+from typing import Any
 
 from shunter.app.executor.ways_out import ways_out
 from shunter.app.service.commands import TURNS, command_for, commands_for
+from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
     event_of_all,
     kept_here,
+    lift,
+    pause_moves,
+    paused_now,
     preview_of_switch,
     preview_of_turn,
     see_taken,
     taken_for,
+    tell_if_lost,
+    told_late,
     told_later,
     told_not_paused,
     told_of_others,
@@ -37,7 +44,6 @@ from shunter.app.service.previews import (
 )
 from shunter.app.service.records import Records
 from shunter.app.service.words import AGAINST
-from shunter.core.executor.ready import CommandReply
 from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction, named_by
@@ -47,6 +53,7 @@ from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
+from shunter.model.execution import Command
 from shunter.model.service import (
     UNBEGUN,
     HistoryEvent,
@@ -86,9 +93,13 @@ class OrderDesk:
         self._records = records
         for keeper in keepers.values():
             keeper.known.fleet_paused = self._is_fleet_paused
-        self._keeping: set[asyncio.Task[str]] = set()
-        """Kill switches that are being written down."""
+        self._keeping: set[asyncio.Task[Any]] = set()
+        """Kill switches that are being written down, and orders that wait for their answer."""
         self._under_way: dict[str, asyncio.Task[OrderDone]] = {}
+
+    def _keep(self, task: asyncio.Task[Any]) -> None:
+        self._keeping.add(task)
+        task.add_done_callback(self._keeping.discard)
 
     @property
     def fleet_switch(self) -> KillSwitch | None:
@@ -205,7 +216,7 @@ class OrderDesk:
             keeper.see_lost_pause()
         if order.kind is OrderKind.PAUSE or not lost:
             return None
-        if any(not each.facts().not_paused or _paused_by_name(each) for each in about):
+        if any(not each.facts().not_paused or paused_now(each) for each in about):
             return None
         told = "; ".join(f"{keeper.name}: {told}" for keeper, told in lost)
         return OrderDone(f"nothing is paused, and this message is taken away: {told}")
@@ -213,7 +224,7 @@ class OrderDesk:
     def _is_switch(self, order: ServiceOrder) -> bool:
         """Whether an order throws or lifts the kill switch. Without a switch, a resume is of moves paused by name."""
         keeper = self._keepers.get(order.cluster)
-        by_name = keeper is not None and keeper.switch is None and _paused_by_name(keeper)
+        by_name = keeper is not None and keeper.switch is None and paused_now(keeper)
         return order.is_switch and not (order.kind is OrderKind.RESUME and by_name)
 
     # ---- proposals
@@ -363,18 +374,33 @@ class OrderDesk:
         commands = commands_for(order, signature)
         about = ", ".join(order.partitions) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
-        if signature.key:
-            begun = KeyedAnswer(signature.key, encode_order(order), event.at_ms, None)
+        begun = KeyedAnswer(signature.key, encode_order(order), event.at_ms, None) if signature.key else None
+        if begun is not None:
             await self._write(keeper, StoreBatch(answer=begun))
+        carrying = asyncio.create_task(self._turn_now(keeper, driving, commands, order, signature, event))
+        self._keep(carrying)
+        await asyncio.wait({carrying}, timeout=ANSWER_WITHIN_S)
+        if carrying.done():
+            return carrying.result()
+        self._keep(asyncio.create_task(tell_if_lost(keeper, carrying, event)))
+        done = OrderDone(told_late(keeper.name))
+        event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
+        await self._write_after(keeper, StoreBatch(events=(event,)))  # The answer is kept when there is one.
+        return done
+
+    async def _turn_now(
+        self,
+        keeper: ClusterKeeper,
+        driving: Driving,
+        commands: Sequence[Command],
+        order: ServiceOrder,
+        signature: Signature,
+        event: HistoryEvent,
+    ) -> OrderDone:
         try:
-            async with asyncio.timeout(ANSWER_WITHIN_S):
-                reply = await driving.command(commands[0])
-                for command in commands[1:] if reply.accepted else ():
-                    reply = replace(reply, text=f"{reply.text}; {(await driving.command(command)).text}")
-        except TimeoutError:
-            reply = CommandReply(
-                True, f"{keeper.name} does not answer its executor now: the order is done once it does"
-            )
+            reply = await driving.command(commands[0])
+            for command in commands[1:] if reply.accepted else ():
+                reply = replace(reply, text=f"{reply.text}; {(await driving.command(command)).text}")
         except DriverError as error:
             again = "ask again with the same key" if signature.key else "look at the moves before you ask again"
             raise OrderRefused(
@@ -386,7 +412,7 @@ class OrderDesk:
         if order.kind in AGAINST:
             return await self._turned(keeper, order, signature, event, reply.text)
         done = OrderDone(reply.text)
-        event = replace(event, text=f"{signature.who}: {order.kind.value} {about}: {done.text}")
+        event = replace(event, text=f"{signature.who}: {order.kind.value} {event.subject}: {done.text}")
         batch = StoreBatch(events=(event,), answer=_answer(order, signature, event, done))
         if order.kind is OrderKind.PAUSE and keeper.switch is not None:
             named = order.partitions or tuple(row.partition for row in driving.view().moves if row.state in OPEN_STATES)
@@ -458,14 +484,13 @@ class OrderDesk:
         # The switch is in force in this process before anything is awaited.
         turns = [keeper.turn(switch) for keeper, switch in thrown]
         moving = [(keeper, switch) for keeper, switch in thrown if keeper.driving is not None]
-        pausing = [asyncio.create_task(_pause(keeper, switch)) for keeper, switch in moving]
+        pausing = [asyncio.create_task(pause_moves(keeper, switch)) for keeper, switch in moving]
         keeping = [
             asyncio.create_task(keeper.keep_switch(switch, turn, now_ms))
             for (keeper, switch), turn in zip(thrown, turns, strict=True)
         ]
         for task in keeping:
-            self._keeping.add(task)
-            task.add_done_callback(self._keeping.discard)
+            self._keep(task)
         await asyncio.wait(keeping, timeout=KEPT_WITHIN_S)
         overtaken = [keeper for keeper, _switch in thrown if keeper.overtaken]
         for keeper in overtaken:
@@ -515,7 +540,7 @@ class OrderDesk:
         now_ms = keepers[0].parts.clock.now_ms()
         local = [switch.unsent or keeper.known.unanswered for keeper, switch in held]
         kept = await asyncio.gather(
-            *(_lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
+            *(lift(*each, now_ms, local=alone) for each, alone in zip(lifted, local, strict=True))
         )
         written = [why or told_overtaken(keeper) for why, (keeper, _lifted) in zip(kept, lifted, strict=True)]
         keepers[0].parts.published.tell(order.cluster)
@@ -557,44 +582,10 @@ def _answer(order: ServiceOrder, signature: Signature, event: HistoryEvent, done
     return KeyedAnswer(signature.key, encode_order(order), event.at_ms, done) if signature.key else None
 
 
-def _paused_by_name(keeper: ClusterKeeper) -> tuple[str, ...]:
-    driving = keeper.driving
-    return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
-
-
 def _thrown(keeper: ClusterKeeper, signature: Signature, now_ms: int, *, fleet: bool) -> KillSwitch:
     """The kill switch as it is once it is thrown, perhaps again: the first word stays."""
     before, first = keeper.switch, keeper.first_word
     if first is not None:
         return first._replace(fleet=first.fleet or fleet, unsent=True)
-    kept = _paused_by_name(keeper) if before is None else before.kept
+    kept = paused_now(keeper) if before is None else before.kept
     return KillSwitch(keeper.name, signature.who, now_ms, signature.comment, kept, fleet=fleet, unsent=True)
-
-
-async def _lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local: bool) -> str:
-    """Lift a cluster's switch once that is durable; returns why it is not. `local`: this host may keep that."""
-    turn = keeper.turns
-    try:
-        await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)
-    except StoreFailed as error:
-        if not local:
-            return f"{keeper.name}: {error}"
-        lifted = lifted._replace(unsent=True)
-        try:
-            await keeper.records.write(StoreBatch(switches=(lifted,)))
-        except StoreFailed as trouble:
-            return f"{keeper.name}: {trouble}"
-    if keeper.turns == turn:  # Else it was thrown again meanwhile, and that is written after this.
-        keeper.turn(lifted)
-    keeper.lift()
-    keeper.show()
-    return ""
-
-
-async def _pause(keeper: ClusterKeeper, switch: KillSwitch) -> tuple[str, bool]:
-    """Pause what moves in a cluster; returns what came of it, and whether it is done."""
-    try:
-        told = await keeper.pause_what_moves(switch)
-    except ShunterError as error:
-        return f"{keeper.name}: {error}; it is paused as soon as the service drives it again", False
-    return f"{keeper.name}: {told}", keeper.driving is not None

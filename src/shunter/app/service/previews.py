@@ -1,4 +1,4 @@
-"""Which orders are taken here, and what an order to moves would do, before it is given."""
+"""Which orders are taken here, what one would do before it is given, and what its answer says of each cluster."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.situation import STARTS, situation, stand_told, told_pause, why_refused, why_unobserved, worst
 from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
-from shunter.core.wording import counted, named, told_bytes
+from shunter.core.wording import counted, named, told_bytes, told_time
+from shunter.drivers.service.store import StoreFailed
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind
 from shunter.model.keeper import Condition, KeeperPolicy
 from shunter.model.service import (
+    UNANSWERED,
     HistoryEvent,
     IntentKind,
+    KillSwitch,
     OrderDone,
     OrderKind,
     OrderRefused,
     Refusal,
     ServiceOrder,
     Signature,
+    StoreBatch,
 )
 from shunter.views.execution import OPEN_STATES
 from shunter.views.service import EXTERNAL, OrderPreview
@@ -162,7 +166,9 @@ def _told_one_of_theirs(keeper: ClusterKeeper) -> str:
 def told_paused(cluster: str, keepers: Sequence[ClusterKeeper], theirs: Sequence[ClusterKeeper]) -> OrderDone:
     """What the kill switch does: nothing begins, and moves that this service drives now are paused."""
     kept = [_told_kept(each, why) for each, why in _not_driven(keepers)]
-    driven_here = [each.name for each in keepers if each.driving is not None]
+    doubts = {each.name: each.facts().unclaimed_since_ms for each in keepers if each.driving is not None}
+    kept += [_told_doubted(name, since_ms) for name, since_ms in doubts.items() if since_ms is not None]
+    driven_here = [name for name, since_ms in doubts.items() if since_ms is None]
     where = cluster or (", ".join(driven_here) if kept or theirs else "the fleet")
     told = f"{where} is paused: nothing begins, and moves under way are being paused"
     others = {each.name: len(others_of(each, ())) for each in keepers}
@@ -193,10 +199,42 @@ def _told_kept(keeper: ClusterKeeper, why: str) -> str:
     return f"the pause of {name} is kept, and its moves under way are paused once this service drives it: {why}"
 
 
+def told_late(name: str) -> str:
+    """The answer to an order to moves that the executor has not answered in time."""
+    told = f"{name} does not answer its executor now: the order is done once it does, unless another service drives it then"
+    return f"{told}; the history says what becomes of it"
+
+
+async def tell_if_lost(keeper: ClusterKeeper, carrying: asyncio.Task[OrderDone], event: HistoryEvent) -> None:
+    """Tell if an order that had no answer in time never gets one, or is refused then."""
+    try:
+        await carrying
+    except ShunterError as error:
+        about = f"the {event.kind} of {event.who} ({event.subject})"
+        told = f"{about} is not carried out, as far as is known: {error}"
+        await keeper.note(keeper.event(UNANSWERED, told, event.subject, event.who))
+
+
+def _told_doubted(name: str, since_ms: int) -> str:
+    """What a pause means for a cluster of which it is not confirmed that this service still drives it."""
+    doubt = f"its claim is not confirmed since {told_time(since_ms, seconds=True)}, so another one may drive {name}"
+    return f"this service moves nothing in {name} any more, and {doubt}: look whether one does, and give the order there too"
+
+
+def paused_now(keeper: ClusterKeeper) -> tuple[str, ...]:
+    """The partitions whose moves are paused: without a kill switch, those that people paused by name."""
+    driving = keeper.driving
+    return () if driving is None else tuple(row.partition for row in driving.view().moves if row.state == "paused")
+
+
 def told_not_paused(where: str, keepers: Sequence[ClusterKeeper]) -> str:
     """That there is no pause to lift, as far as that is known here."""
     unsure = named(each.name for each in keepers if not each.facts().not_paused)
-    by_name = [each.name for each in keepers if each.driving is not None and each.driving.view().counts.get("paused")]
+    lifted = [(each.name, each.switch.who) for each in keepers if each.switch is not None and each.switch.lifted]
+    if lifted:
+        told = "; ".join(f"the pause of {name} was lifted already, by {who}" for name, who in lifted)
+        return f"{told}: its moves go on as soon as the executor of each is answered"
+    by_name = [each.name for each in keepers if each.switch is None and paused_now(each)]
     if by_name:
         way = f"`shunter resume --service SERVICE --cluster {by_name[0]}` resumes those"
         return f"{where} is not paused; moves of {named(by_name)} were paused by name: {way}"
@@ -299,3 +337,32 @@ def event_of_all(
     facts = stand_told(stand, f"{name}: " if len(keepers) > 1 else "")
     text = f"{signature.who}: {done.text}"
     return HistoryEvent(0, order.cluster, now_ms, kind, text, "", signature.who, signature.comment, facts=facts)
+
+
+async def lift(keeper: ClusterKeeper, lifted: KillSwitch, now_ms: int, *, local: bool) -> str:
+    """Lift a cluster's switch once that is durable; returns why it is not. `local`: this host may keep that."""
+    turn = keeper.turns
+    try:
+        await keeper.keep(StoreBatch(switches=(lifted,)), now_ms)
+    except StoreFailed as error:
+        if not local:
+            return f"{keeper.name}: {error}"
+        lifted = lifted._replace(unsent=True)
+        try:
+            await keeper.records.write(StoreBatch(switches=(lifted,)))
+        except StoreFailed as trouble:
+            return f"{keeper.name}: {trouble}"
+    if keeper.turns == turn:  # Else it was thrown again meanwhile, and that is written after this.
+        keeper.turn(lifted)
+    keeper.lift()
+    keeper.show()
+    return ""
+
+
+async def pause_moves(keeper: ClusterKeeper, switch: KillSwitch) -> tuple[str, bool]:
+    """Pause what moves in a cluster; returns what came of it, and whether it is done."""
+    try:
+        told = await keeper.pause_what_moves(switch)
+    except ShunterError as error:
+        return f"{keeper.name}: {error}; it is paused as soon as the service drives it again", False
+    return f"{keeper.name}: {told}", keeper.driving is not None

@@ -93,7 +93,9 @@ def show_sum(found: DryRun) -> None:
         click.echo(f"! the cluster makes topic {found.makes}: an executor claims the cluster by a consumer group")
     forecast = found.forecast
     guess = " (a guess: no copy without a throttle has lasted half a minute here)" if forecast.guessed else ""
-    guess += ", and at a lower rate where somebody else's throttle holds" if "throttle holds broker" in found.lower else ""
+    guess += (
+        ", and at a lower rate where somebody else's throttle holds" if "throttle holds broker" in found.lower else ""
+    )
     taken = [move for move in found.moves if move.taken]
     opened = f", {told_bytes(found.open_bytes)} of it by moves that are open already" if found.open_bytes else ""
     refused = f" ({len(found.moves) - len(taken)} more not taken on)" if len(taken) < len(found.moves) else ""

@@ -159,10 +159,11 @@ def _poll_for(state: ExecutorState, polls: Polls, submission: SubmittedPlan, now
 def _list(cluster: ObservedCluster, polls: Polls, now_ms: int, out: Collected) -> None:
     asked_ms = polls.list_pending_ms
     if asked_ms is not None and now_ms < asked_ms + LOST_MS:
-        if now_ms < asked_ms + SILENT_MS:
-            out.wake(asked_ms + SILENT_MS)
-        elif cluster.silent_since_ms is None and cluster.brokers_at_ms <= asked_ms:
-            cluster.silent_since_ms = asked_ms
+        answered_ms = max(asked_ms, cluster.brokers_at_ms)
+        if now_ms < answered_ms + SILENT_MS:
+            out.wake(answered_ms + SILENT_MS)
+        elif cluster.silent_since_ms is None:
+            cluster.silent_since_ms = answered_ms
         return
     due = max(polls.list_due_ms, polls.list_retry_ms)
     if now_ms < due:

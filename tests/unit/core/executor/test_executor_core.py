@@ -744,6 +744,22 @@ def test_a_cluster_whose_answer_does_not_come_is_silent_before_the_question_is_g
     assert (cluster.silent_since_ms, rig.outcomes()) == (None, {T0: Outcome.DONE})
 
 
+def test_a_cluster_that_answered_something_after_the_question_is_silent_once_that_is_long_ago() -> None:
+    """An SRE's find: metadata came after a list was asked for, then all brokers died: for 43 s nothing was silent."""
+    rig = begun(submitted())
+    while not any(isinstance(work, ListReassignments) for work in rig.pending):
+        rig.pass_time(250)
+    rig.pass_time(2_000)
+    cluster = rig.core.state.cluster
+    cluster.brokers_at_ms = answered_ms = rig.now_ms
+    rig.pass_time(SILENT_MS - 1)
+    assert cluster.silent_since_ms is None
+    assert rig.wake_at_ms is not None
+    assert rig.wake_at_ms <= answered_ms + SILENT_MS
+    rig.pass_time(1)
+    assert cluster.silent_since_ms == answered_ms
+
+
 def test_a_cluster_that_does_not_answer_is_told_and_asked_again() -> None:
     rig = begun(submitted())
     while not any(isinstance(work, ListReassignments) for work in rig.pending):

@@ -102,7 +102,7 @@ const Yard = memo(({ brokers, flows, chosen, measureName }) => {
     <div class="racks ${brokers.length > MANY ? "many" : ""}" ref=${box}>${racks.map(([rack, members]) => html`<div class="rack" key=${rack}><h3 title=${rack}><span>${rack}</span><small>${members.length}</small></h3>
       <div class="rail">${members.map((broker) => html`<${Wagon} key=${broker.id} broker=${broker} measure=${measure} most=${most} roomy=${roomy} chosen=${chosen === broker.id} />`)}</div></div>`)}
       ${flows.length > 0 && html`<${Flows} flows=${flows} box=${box} />`}</div>
-    ${flows.length > 0 && html`<p class="flow-words"><strong>Moving now:</strong> ${few(flows.map((each) => `${each.source} → ${each.target}: ${count(each.moves, "replica")}, ${bytes(each.bytes_left)} left`), 4)}</p>`}
+    ${flows.length > 0 && html`<p class="flow-words"><strong>${flows.some((each) => each.moving) ? "Open moves:" : "Open moves, none runs now:"}</strong> ${few(flows.map((each) => `${each.source} → ${each.target}: ${count(each.moves, "replica")}, ${bytes(each.bytes_left)} left`), 4)}</p>`}
     <p class="legend dim"><span>height: ${measure.label.toLowerCase()}${measure.whole ? "" : ", the greatest is full height"}</span><span>↓ receives</span><span>↑ gives</span><span>✕ down</span><span>hatched: drained or replaced</span></p>
   </section>`;
 });
