@@ -59,7 +59,7 @@ async def test_a_token_leaves_no_trace_in_the_address(visited: Visited) -> None:
 
 async def test_progress_is_seen_without_a_reload(visited: Visited) -> None:
     await visited.visit("/clusters/prod-eu/moves", ".moving .figure dd")
-    told = visited.page.locator(".moving .figure dd small").first
+    told = visited.page.locator(".moving .figure", has_text="Rate")
     before = await told.inner_text()
     visited.yard.tick()
     await expect(told).not_to_have_text(before)
@@ -180,7 +180,7 @@ async def test_who_is_signed_out_is_told_why_and_hears_events_once_afterwards(vi
     await page.click("text=Sign in >> nth=-1")
     await page.wait_for_selector(".moving")
     await expect(page.locator(".live")).to_have_text("live")
-    told = page.locator(".moving .figure dd small").first
+    told = page.locator(".moving .figure", has_text="Rate")
     before = await told.inner_text()
     visited.yard.tick()
     await expect(told).not_to_have_text(before)
@@ -267,7 +267,7 @@ async def test_the_wizard_by_keyboard_alone(visited: Visited) -> None:
 
     await visited.visit("/clusters/prod-eu/plan")
     await reach("input[name=scope]:checked")
-    for _ in range(3):
+    for _ in range(4):
         await press("ArrowDown")
     await expect(page.locator("input[value=fill]")).to_be_focused()
     await reach(".brokers input")

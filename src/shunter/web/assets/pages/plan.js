@@ -70,12 +70,13 @@ function Picked({ name, picked, setPicked }) {
     ${found.length > 0 && html`<ul class="finds">${found.map(([each, told]) => html`<li key=${each}><button type="button" disabled=${picked.includes(each)} onClick=${() => add(each)}>+ <${Name} name=${each} /></button> <span class="dim">${told}</span></li>`)}</ul>`}</fieldset>`;
 }
 
-function Brokers({ brokers, chosen, toggle, legend }) {
+function Brokers({ brokers, chosen, toggle, none, legend }) {
   const [search, setSearch] = useState("");
   const fits = (broker) => !search || String(broker.id).startsWith(search.trim()) || (broker.rack ?? "").includes(search.trim());
   return html`<fieldset><legend>${legend} ${chosen.size > 0 && html`<small class="dim">${number(chosen.size)} chosen</small>`}</legend>
     ${brokers.length > 24 && html`<label class="field"><span class="hidden">Search for a broker</span><input type="search" placeholder="Broker or rack…" value=${search} onInput=${(event) => setSearch(event.target.value)} /></label>`}
-    <div class="brokers">${brokers.filter(fits).map((broker) => html`<label key=${broker.id}><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div></fieldset>`;
+    <div class="brokers">${brokers.filter(fits).map((broker) => html`<label key=${broker.id}><input type="checkbox" checked=${chosen.has(broker.id)} onChange=${() => toggle(broker.id)} /> ${broker.id}<small class="dim">${broker.live ? "" : " down"}</small></label>`)}</div>
+    <button type="button" class="quiet" disabled=${!chosen.size} onClick=${none}>Choose none</button></fieldset>`;
 }
 
 function Sketch({ view, changed }) {
@@ -132,7 +133,7 @@ export function Plan({ name, situation, who }) {
     <details open=${!start.has("pick")}><summary class="goal">Goal: ${SCOPES.find(([each]) => each === scope)[1]}</summary><div class="choices" role="radiogroup" aria-label="Goal">${SCOPES.map(([each, label, told]) => html`<label class="choice"><input type="radio" name="scope" value=${each} checked=${scope === each} onChange=${() => setScope(each)} />
       <span><strong>${label}</strong><small>${told}</small></span></label>`)}</div></details>
     ${takes === "picked" && html`<${Picked} name=${name} picked=${picked} setPicked=${setPicked} />`}
-    ${ofBrokers && html`<${Brokers} brokers=${page.brokers} chosen=${chosen} toggle=${toggle} legend=${takes === "picked" ? "Brokers that may hold them" : "Which brokers"} />`}
+    ${ofBrokers && html`<${Brokers} brokers=${page.brokers} chosen=${chosen} toggle=${toggle} none=${() => setChosen(new Set())} legend=${takes === "picked" ? "Brokers that may hold them" : "Which brokers"} />`}
     ${(takes === "pairs" || takes === "topics") && html`<label class="field">${takes === "pairs" ? "OLD=NEW" : "Topics"} <input type="text" value=${text} placeholder=${takes === "pairs" ? "3=7" : "orders payments"} onInput=${(event) => setText(event.target.value)} /></label>`}
     ${takes === "topics" && html`<label class="field">Replicas of each <input type="number" min="1" max="99" value=${replicas} onInput=${(event) => setReplicas(event.target.value)} /></label>`}
     <${Rules} rules=${rules} setRules=${setRules} />
