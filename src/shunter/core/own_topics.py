@@ -13,6 +13,8 @@ GROUPS_TOPIC = "__consumer_offsets"
 """Brokers create it when a client asks for a group's coordinator for the first time."""
 TRANSACTIONS_TOPIC = "__transaction_state"
 """Without it, neither words nor a journal in a topic can be written."""
+OWN_PREFIX = "__shunter_"
+"""Of the names of topics that only Shunter writes to: the words, and a journal that is named so."""
 NEEDED_TOPICS = frozenset({WORDS_TOPIC, GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 
 
@@ -70,6 +72,7 @@ def _ids(brokers: Replicas, joined: str) -> str:
 __all__ = [
     "GROUPS_TOPIC",
     "NEEDED_TOPICS",
+    "OWN_PREFIX",
     "TRANSACTIONS_TOPIC",
     "WORDS_TOPIC",
     "Shortage",

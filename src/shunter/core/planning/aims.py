@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from shunter.core.own_topics import OWN_PREFIX
 from shunter.core.planning.cluster import (
     ABSENT,
     COUNTS,
@@ -37,6 +38,7 @@ from shunter.core.planning.racks import RackRules
 from shunter.core.planning.request import (
     BALANCING,
     EMPTYING,
+    MEASURED,
     ORDER_ALONE,
     PlanRefused,
     PlanRequest,
@@ -115,6 +117,14 @@ class Targets:
         return np.asarray((loads > self.high + ROUNDING) | (loads < self.low - ROUNDING))
 
 
+def _stay(cluster: ClusterLoad, request: PlanRequest) -> Flags:
+    """(T,) topics that stay where they are."""
+    stay = {*request.excluded_topics}
+    if request.scope in MEASURED:  # A new leader of these costs the service seconds in which it takes no order.
+        stay.update(topic for topic in cluster.topics if topic.startswith(OWN_PREFIX))
+    return np.array([topic in stay for topic in cluster.topics], dtype=np.bool_)
+
+
 def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     """Work out the targets of a request.
 
@@ -149,9 +159,8 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
     weight = np.array([_PRIORITY ** -aims.index(r) if r in aims else 0.0 for r in resources])
     low[~members], high[~members] = 0.0, np.inf
     low[:, weight == 0], high[:, weight == 0] = 0.0, hard[:, weight == 0]
-    excluded_topics = np.array([topic in set(request.excluded_topics) for topic in cluster.topics], dtype=np.bool_)
     lost = without_data(cluster.replicas, fitness)
-    excluded_rows = excluded_topics[cluster.topic_of]
+    excluded_rows = _stay(cluster, request)[cluster.topic_of]
     cordoned = closed(cluster)
     beside = {
         kind: in_the_way(kind, cluster.replicas, fitness, cordoned).any(axis=1)

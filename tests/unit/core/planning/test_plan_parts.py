@@ -17,7 +17,7 @@ from shunter.core.planning.explain import summarise
 from shunter.core.planning.moves import Undone, difference
 from shunter.core.planning.racks import RackRules
 from shunter.core.planning.reached import _told_apart
-from shunter.core.planning.request import PlanRefused, PlanRequest, Scope
+from shunter.core.planning.request import EMPTYING, MEASURED, PlanRefused, PlanRequest, Scope
 from shunter.core.planning.transport import _in_parts, choose
 from shunter.model.inventory import BrokerDisks, BrokerFacts, Disk, DiskReplica
 
@@ -534,3 +534,20 @@ def test_replicas_that_stay_on_a_damaged_broker_have_their_racks_place() -> None
     assert len(plan(even, PlanRequest(Scope.REBALANCE)).moves) == 0, "all is balanced"
     everyone = targets(replace(even, facts=()), PlanRequest(Scope.REBALANCE)).rack_level
     assert everyone.tolist() == [1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("scope", MEASURED)
+def test_shunters_own_topics_are_not_moved_for_balance(scope: Scope) -> None:
+    """An SRE's find: a rebalance gave the journal another leader, and for 20 s nobody took a kill switch."""
+    rows = [("t", [0, 1], 1.0)] * 8 + [("__shunter_words", [0, 1], 1.0)]
+    filled = (2, 3) if scope is Scope.FILL else ()
+    made = plan(cluster_of(["a"] * 4, rows), PlanRequest(scope, filled, disk_limit=1.1 if scope in EMPTYING else None))
+    own = made.cluster.topics.index("__shunter_words")
+    assert own not in {int(made.cluster.topic_of[at]) for at in (*made.changed.tolist(), *made.elected.tolist())}
+    if scope not in EMPTYING:
+        assert len(made.changed), "the others are"
+
+
+def test_shunters_own_topics_leave_a_drained_broker() -> None:
+    made = plan(cluster_of(["a"] * 3, [("__shunter_words", [0, 1], 1.0)]), PlanRequest(Scope.DRAIN, (0,)))
+    assert sorted(made.replicas[0].tolist()) == [1, 2]
