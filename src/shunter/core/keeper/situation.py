@@ -470,7 +470,7 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
         if condition.value in each.conditions:
             told = {
                 ProposalState.WAITING: "waits for approval",
-                ProposalState.APPROVED: "is approved and begins once nothing holds it back",
+                ProposalState.APPROVED: f"{'is approved and ' if each.votes else ''}begins once nothing holds it back",
                 ProposalState.STARTING: "is being begun",
             }.get(each.state, "has begun")
             held_back = f": {'; '.join(each.held_back)}" if each.held_back and each.state in UNBEGUN else ""

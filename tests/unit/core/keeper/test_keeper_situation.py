@@ -33,7 +33,7 @@ from shunter.core.keeper.situation import (
     worst,
 )
 from shunter.model.keeper import Condition
-from shunter.model.service import OrderKind, ProposalState, Refusal
+from shunter.model.service import OrderKind, ProposalState, Refusal, Vote
 
 RANK = list(ClusterSeverity)
 ALL = [(facts, situation(facts)) for facts in every()]
@@ -236,12 +236,17 @@ class TestWhatIsTold:
         ("state", "words"),
         [
             (ProposalState.WAITING, "proposal offline-waiting waits for approval"),
-            (ProposalState.APPROVED, "proposal offline-approved is approved and begins once nothing holds it back"),
+            (ProposalState.APPROVED, "proposal offline-approved begins once nothing holds it back"),
             (ProposalState.STARTING, "proposal offline-starting is being begun"),
         ],
     )
     def test_a_condition_with_a_proposal(self, state: ProposalState, words: str) -> None:
         assert doing_about(DEAD, replace(LAB, proposals=(proposal(state, "broker-dead"),))) == words
+
+    def test_a_proposal_that_people_approved_is_told_so(self) -> None:
+        voted = replace(proposal(ProposalState.APPROVED, "broker-dead"), votes=(Vote("anna", 1, True),))
+        told = "proposal offline-approved is approved and begins once nothing holds it back"
+        assert doing_about(DEAD, replace(LAB, proposals=(voted,))) == told
 
     def test_a_condition_with_a_proposal_that_this_service_does_not_carry_out(self) -> None:
         left = replace(LAB, role=ServiceRole.IDLE, execution=None, idle_why="no broker answers")
