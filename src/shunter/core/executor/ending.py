@@ -23,6 +23,7 @@ from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import is_down, told_debts
 from shunter.core.executor.waits import ENDLESS
+from shunter.core.throttles import LOWEST_RATE
 from shunter.core.wording import counted
 from shunter.model.execution import Direction, ThrottleKey
 
@@ -34,7 +35,7 @@ SOON_MS = 1_000
 STILL_MS = 30_000
 """If no byte was copied for this long (and longer, under a low throttle), an estimate from former bytes would be wrong."""
 FETCH_BYTES = 2**20
-"""The bytes of one partition in one fetch, by default (`replica.fetch.max.bytes`)."""
+"""The bytes of one partition in one fetch, by default (`replica.fetch.max.bytes`); one passes under any throttle."""
 FETCHES = 3
 """This many fetches' time without a byte is longer than a throttle explains."""
 
@@ -119,7 +120,7 @@ def _standing_still_ms(state: ExecutorState, meter: Meter, others: Mapping[Throt
     still_ms = points[-1].at_ms - max(points[came].at_ms, begun_ms) if points else 0
     # A throttle lets a whole fetch through at once, and then nothing until the fetch is within its rate.
     rates = [*others.values(), *(() if state.limit is None else (state.limit,))]
-    least_ms = FETCH_BYTES * 1000 // max(1, min(rates)) if rates else 0
+    least_ms = FETCH_BYTES * 1000 / max(LOWEST_RATE, min(rates)) if rates else 0
     return still_ms if still_ms >= max(STILL_MS, FETCHES * least_ms) else None
 
 

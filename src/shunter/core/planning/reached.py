@@ -173,20 +173,46 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
 def _who_is_slow(plan: BalancedPlan) -> Iterator[str]:
     """Say which brokers throttles hold to less than is of use, and what comes to them all the same."""
     goal, cluster = plan.targets, plan.cluster
-    if plan.request.scope in ORDER_ALONE:
-        return
     for at in np.flatnonzero(slow(cluster) & goal.members).tolist():
         held = _told_throttle(cluster, at)
+        leads = _told_leaders(plan, at)
         came = plan.moves.partition[plan.moves.target == at].tolist()
         if came:
             asked = cluster.brokers[at] in plan.request.replacements
             why = "the request names it" if asked else "no broker without one may take them"
             counts = counted(len(came), "replica comes", "replicas come")
-            yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}"
+            ends = "such a copy may not end, and acks=all may wait for it once it is in sync"
+            yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}; {ends}"
         elif plan.request.scope in BALANCING:
-            yield f"{held}: no replica comes to it until that is lifted"
-        else:
+            yield f"{held}: no replica comes to it until that is lifted{leads}"
+        elif plan.request.scope not in ORDER_ALONE:
             yield f"{held}: it would get only what no other broker may take"
+        elif leads:
+            yield f"{held}{leads}"
+
+
+def _told_leaders(plan: BalancedPlan, at: int) -> str:
+    """How many partitions a broker that a throttle holds leads no longer, or newly, to be put behind that; "": none.
+
+    Kafka does not throttle a replica that is in sync. But who led begins anew as a follower, and is held until it has
+    caught up once more: until it is put out of the isr, acks=all waits for it.
+    """
+    cluster, ends = plan.cluster, plan.replicas
+    if cluster.leader is None:
+        return ""
+    turned = np.zeros(len(ends), np.bool_)
+    turned[[*plan.changed.tolist(), *plan.elected.tolist()]] = True
+    stays = (ends == at).any(axis=1)
+    follows = int((turned & stays & (cluster.leader == at) & (ends[:, 0] != at)).sum())
+    comes = int((turned & (cluster.leader != at) & (ends[:, 0] == at)).sum())
+    told = ""
+    if comes:
+        told += f"; it leads {counted(comes, 'more partition')}"
+    if follows:
+        which = counted(follows, "partition that it leads gets", "partitions that it leads get")
+        told += f"; {which} another leader, and acks=all may wait for it there until it is out of the isr"
+        told += " (`replica.lag.time.max.ms`): lift the throttle first (`shunter throttles clear`)"
+    return told
 
 
 def _told_throttle(cluster: ClusterLoad, at: int) -> str:

@@ -113,7 +113,7 @@ def without_empty(request: PlanRequest, empty: AbstractSet[BrokerId]) -> tuple[P
         PlanRefused: such a broker is to receive replicas.
     """
     wanted = request.brokers if request.scope is Scope.FILL else request.replacements
-    for broker in wanted:
+    for broker in (*wanted, *(each for wish in request.wishes for each in wish.brokers)):
         if broker in empty:
             raise may_receive_nothing(broker, "is fenced")
     pairs = list(zip_longest(request.brokers, request.replacements))

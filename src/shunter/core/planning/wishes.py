@@ -121,7 +121,7 @@ def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
     """
     undone: list[Undone] = []
     for wish in wishes:
-        wanted, allowed = _allowed(board, wish)
+        wanted = _wanted(board, wish)
         topic = board.cluster.topics.index(wish.topic)
         meant = board.cluster.topic_of == topic
         if wish.partitions:
@@ -133,13 +133,13 @@ def grant_wishes(board: Board, wishes: tuple[TopicWish, ...]) -> list[Undone]:
                     what = f"{board.cluster.partition_name(partition)} stays"
                     undone.append(Undone(what, why_fixed(board, partition)))
                 continue
-            undone += _grant(board, wish, partition, wanted, allowed)
+            undone += _grant(board, wish, partition, wanted)
     board.rebuild()
     return undone
 
 
-def _allowed(board: Board, wish: TopicWish) -> tuple[Flags, Flags]:
-    """(B,) brokers on which the topic's replicas may stay, and those of them that may receive more."""
+def _wanted(board: Board, wish: TopicWish) -> Flags:
+    """(B,) brokers on which the topic's replicas may stay; of them, those that may receive any also get more."""
     cluster = board.cluster
     unknown = sorted(set(wish.racks) - set(cluster.racks))
     if unknown:
@@ -156,10 +156,10 @@ def _allowed(board: Board, wish: TopicWish) -> tuple[Flags, Flags]:
         raise PlanRefused(
             f"topic {wish.topic}: {counted(wish.replication, 'replica needs', 'replicas need')} as many brokers, and {int(wanted.sum())} may hold them"
         )
-    return wanted, wanted & board.targets.receivers
+    return wanted
 
 
-def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed: Flags) -> list[Undone]:
+def _grant(board: Board, wish: TopicWish, partition: int, places: Flags) -> list[Undone]:
     """Change one partition: drop surplus replicas, then move those that are in a wrong place, then add missing ones."""
     cluster, name = board.cluster, board.cluster.partition_name(partition)
     wanted = wish.replication or board.factors[partition]
@@ -170,11 +170,9 @@ def _grant(board: Board, wish: TopicWish, partition: int, places: Flags, allowed
         here = int(board.replicas[partition, slot])
         if board.targets.excluded[here] and not places[here]:
             undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", "the broker is excluded"))
-        elif not places[here] and not _settle(board, partition, slot, Why.WANTED, allowed):
-            undone.append(
-                Undone(f"{name} stays on broker {cluster.brokers[here]}", _why_not(board, partition, allowed))
-            )
-    return undone + grow(board, partition, wanted, Why.WANTED, allowed)
+        elif not places[here] and not _settle(board, partition, slot, Why.WANTED, places):
+            undone.append(Undone(f"{name} stays on broker {cluster.brokers[here]}", _why_not(board, partition, places)))
+    return undone + grow(board, partition, wanted, Why.WANTED, places)
 
 
 def too_few(board: Board, partition: int, wanted: int) -> list[Undone]:
@@ -282,7 +280,7 @@ def no_place(board: Board, partition: int, allowed: Flags | None = None) -> str:
     Args:
         board: With the partition as it stays.
         partition: Its index.
-        allowed: (B,) the brokers that a wish leaves open; None: it leaves all open.
+        allowed: (B,) the brokers that a wish names; None: all.
     """
     goal, known = board.targets, np.array(board.cluster.brokers)
     rest = np.ones(len(known), np.bool_)
@@ -296,6 +294,8 @@ def no_place(board: Board, partition: int, allowed: Flags | None = None) -> str:
         if out:
             told.append(f"{told_brokers(out)} {one if len(out) == 1 else several}")
 
+    if allowed is not None:
+        rule_out(~allowed, "is not among those wanted", "are not among those wanted")
     for at, why in sorted(goal.barred.items()):
         rule_out(np.arange(len(known)) == at, why, why)
     ill = np.isin(np.arange(len(known)), board.ill_at(partition))
@@ -303,8 +303,6 @@ def no_place(board: Board, partition: int, allowed: Flags | None = None) -> str:
     rule_out(goal.excluded, "is excluded", "are excluded")
     rule_out(goal.slow & ~goal.receivers, "is held by somebody's throttle", "are held by somebody's throttle")
     rule_out(~goal.receivers, "gets nothing by this scope", "get nothing by this scope")
-    if allowed is not None:
-        rule_out(~allowed, "is not among those wanted", "are not among those wanted")
     told += _without_room(board, partition, rest)
     rule_out(rest, "is kept free by the spread over racks", "are kept free by the spread over racks")
     return f"no other broker may take it: {'; '.join(told)}" if told else "every broker has a replica of it"

@@ -211,8 +211,8 @@ def test_copies_stand_still_only_since_they_began() -> None:
 
 def test_a_low_throttle_explains_longer_pauses() -> None:
     state, meter = copying(1, size=600_000, limit=50_000)
-    assert goes_quiet(state, meter, 90).estimate is not None, "three fetches take 63 s"
-    assert goes_quiet(state, meter, 94).held == "end unknown: nothing was copied for 64 s"
+    assert goes_quiet(state, meter, 62).estimate is not None, "three fetches take 33 s under any throttle"
+    assert goes_quiet(state, meter, 64).held == "end unknown: nothing was copied for 34 s"
 
 
 @pytest.mark.parametrize("setting", [FOLLOWER_RATE, LEADER_RATE])

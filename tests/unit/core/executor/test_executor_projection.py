@@ -301,3 +301,21 @@ def test_without_a_limit_others_rate_holds_its_copies_in_the_estimate() -> None:
     assert found.left_ms / 1000 == pytest.approx(truth, rel=0.3)
     meter.recorded_at_ms = 1
     assert observe_rates(state, meter, 60_000) == [], "what others held says nothing of the broker"
+
+
+def test_an_estimate_by_others_rate_alone_goes_on_while_nothing_comes() -> None:
+    """An outsider's find: "ends in 9 s" was said for 80 s."""
+    state, meter, rate = pair_moving(), Meter(), 2 * LIMIT
+    state.limit = None
+    others = {ThrottleKey("broker", "3", FOLLOWER_RATE): rate, ThrottleKey("broker", "4", FOLLOWER_RATE): rate}
+    copy(state, meter, 3, 0, range(1))
+    left: list[int] = []
+    for second in range(0, 30, 2):
+        for tp in state.moves:
+            state.cluster.sizes[3, tp] = ReplicaSize(0, "/d")
+        meter.sample(state, second * 1000, {(3, tp) for tp in state.moves}, others)
+        found = estimate(state, meter, second * 1000, others=others)
+        assert found is not None
+        left.append(found.left_ms)
+    assert left == sorted(left, reverse=True)
+    assert left[0] - left[-1] >= 25_000

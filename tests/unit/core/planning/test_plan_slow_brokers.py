@@ -21,6 +21,7 @@ FREE = BrokerFacts(True)
 DEAD = BrokerFacts(live=False)
 FEW = max(1, settings().max_examples // 3)
 """The number of examples if each one plans several times."""
+ENDS = "such a copy may not end, and acks=all may wait for it once it is in sync"
 TOLD = "somebody else's throttle holds broker {} to 20.0 kB/s"
 
 
@@ -171,7 +172,7 @@ def test_a_slow_broker_receives_what_no_other_may_take_and_the_plan_says_so() ->
     for cluster, asked, why in cases:
         made = plan(with_facts(cluster, (3,), (2,)), asked)
         assert rows_of(made)[2:] == [[0, 3], [1, 3]]
-        assert f"{TOLD.format(3)}: 2 replicas come to it all the same (u-0, u-1), because {why}" in made.notes
+        assert f"{TOLD.format(3)}: 2 replicas come to it all the same (u-0, u-1), because {why}; {ENDS}" in made.notes
 
 
 def test_a_slow_broker_receives_what_others_have_no_room_for() -> None:
@@ -230,3 +231,29 @@ def test_a_cut_drops_the_replica_on_the_slow_broker() -> None:
     cluster = with_facts(cluster_of(["a"] * 3, [("t", [0, 1, 2], 100), ("u", [1, 0, 2], 900)], min_isr=[2, 2]), {1})
     made = plan(cluster, PlanRequest(Scope.CHANGE_REPLICATION, replication=2))
     assert rows_of(made) == [[0, 2], [0, 2]]
+
+
+@pytest.mark.parametrize("scope", [Scope.DEMOTE, Scope.LEADERS])
+def test_a_slow_broker_that_leads_no_longer_is_told_with_what_that_may_cost(scope: Scope) -> None:
+    """An outsider's find: after a demotion acks=all waited until the slow broker was out of the isr."""
+    rows = [("t", [3, 0, 1], 1.0), ("t", [3, 1, 2], 1.0), ("t", [3, 2, 0], 1.0), ("t", [3, 0, 2], 1.0)]
+    cluster = with_facts(cluster_of(["a"] * 4, rows), {3})
+    cluster = replace(cluster, leader=np.array([3, 3, 3, 3]))
+    made = plan(cluster, PlanRequest(scope, (3,) if scope is Scope.DEMOTE else ()))
+    fewer = sum(row[0] != 3 for row in rows_of(made))
+    which = (
+        f"{fewer} partitions that it leads get another leader, and acks=all may wait for it there until it is out of"
+    )
+    (note,) = [each for each in made.notes if each.startswith(TOLD.format(3))]
+    assert which in note
+    assert "`shunter throttles clear`" in note
+    back = replace(cluster, leader=np.array([0, 1, 2, 0]), replicas=np.array([row[::-1] for row in [[3, 1, 0]] * 4]))
+    again = plan(back, PlanRequest(scope, (0,) if scope is Scope.DEMOTE else ()))
+    more = sum(row[0] == 3 for row in rows_of(again))
+    assert (f"it leads {more} more partition" in " ".join(again.notes)) is (more > 0)
+
+
+def test_a_broker_without_replicas_that_is_fenced_is_said_to_be_so_where_a_topic_names_it() -> None:
+    cluster = cluster_of(["a"] * 3, [("t", [0, 1, 2], 1.0)])
+    with pytest.raises(PlanRefused, match="broker 7 is fenced: it may receive nothing"):
+        plan(cluster, PlanRequest(Scope.TOPICS, wishes=(TopicWish("t", brokers=(0, 1, 7)),)), frozenset({7}))

@@ -150,7 +150,7 @@ def test_a_replication_that_is_not_reached_names_what_rules_each_broker_out(
 def test_wishes_and_exclusions_are_named_too() -> None:
     wish = TopicWish("t", replication=2, brokers=(0, 2))
     asked = PlanRequest(Scope.TOPICS, wishes=(wish,))
-    told = "no other broker may take it: broker 2 is dead; broker 3 is not among those wanted"
+    told = "no other broker may take it: broker 3 is not among those wanted; broker 2 is dead"
     assert reasons((LIVE, LIVE, DEAD, LIVE), asked) == [told]
     excluded = replace(TOO_MANY, replication=3, excluded_brokers=(2,))
     told = "no other broker may take it: broker 3 is dead; broker 2 is excluded"

@@ -71,7 +71,7 @@ OBSERVED_S = 1.0
 """How far the end may be off, in seconds, because an end is seen at the next observation."""
 
 
-GROWN_BYTES = 1_000_000
+GROWN_BYTES = 100_000
 GROWN_SHARE = 0.05
 """A partition whose size has changed by this share, and by so many bytes, has another size from then on."""
 
@@ -225,7 +225,9 @@ def estimate(
     together = alone if state.limit is not None or into or out else remaining / pace.measured
     model = TURN_ERROR if any(line.waits for line in lines) else MODEL_ERROR
     share = sqrt(_spread(points) ** 2 + model**2 + (pace.guessed * PRIOR_ERROR) ** 2)
-    gone = max(0, now_ms - points[-1].at_ms) / 1000 if points else 0.0
+    # While nothing was measured, no sample says how far the copies have got: the time that passed is all that is known.
+    known = points[-1 if pace.measured else 0] if points else None
+    gone = 0.0 if known is None else max(0, now_ms - known.at_ms) / 1000
     low = min(alone, together) * (1 - share) - OBSERVED_S - gone
     high = max(alone, together) * (1 + share) + OBSERVED_S - gone
     middle = (alone + together) / 2 - gone
