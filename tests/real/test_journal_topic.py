@@ -1,5 +1,6 @@
 """The journal in a topic of a real cluster: durable in order, one driver, fenced by a transactional id."""
 
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from uuid import uuid4
 
 import executor_scenarios as scenarios
 import pytest
-from executor_process import Shunter
-from executor_scenarios import TARGET, Yard
+from executor_process import Cluster, Shunter
+from executor_scenarios import BROKERS, TARGET, Yard
+from kafka import TopicPartition
 
 from lab.testbed.kraft import KRaftCluster
 from lab.testbed.waiting import wait_until
@@ -64,6 +66,26 @@ def test_a_second_driver_is_refused_until_the_lease_ends_and_then_fences_the_fir
         with pytest.raises(JournalFenced):
             first.append([entry(2)], NOW + LEASE_MS + 1)
         assert second.load() == (entry(1), entry(2))
+
+
+def test_a_journal_whose_leader_moves_is_read_and_renewed_within_seconds(
+    configuration: dict[str, Any], topic: str, kraft: KRaftCluster
+) -> None:
+    """An SRE's find: the client asked the former leader for 20 s, and meanwhile nobody took a kill switch."""
+    with closing(TopicJournal(configuration, topic, "first")) as journal, closing(Cluster(kraft.bootstrap)) as cluster:
+        journal.acquire(NOW)
+        journal.append([entry(1)], NOW)
+        journal.check()
+        held = cluster.replicas(topic)[0]
+        leader = held[0]
+        others = [broker for broker in BROKERS if broker != leader]
+        cluster.admin.alter_partition_reassignments({TopicPartition(topic, 0): others})
+        wait_until(lambda: cluster.replicas(topic)[0] == tuple(others), what="the journal has moved", timeout_s=60)
+        began = time.monotonic()
+        journal.check()
+        journal.renew(NOW)
+        assert time.monotonic() - began < 8, "the default is 20 s"
+        journal.append([entry(2)], NOW)
 
 
 def test_orders_reach_the_driver_and_are_answered(configuration: dict[str, Any], topic: str) -> None:

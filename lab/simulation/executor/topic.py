@@ -241,7 +241,8 @@ class _Consumer:
         del partition
         self._position = 0
 
-    def end_offsets(self, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
+    def end_offsets(self, partitions: Sequence[KafkaTopicPartition], timeout_ms: int) -> dict[KafkaTopicPartition, int]:
+        del timeout_ms
         return dict.fromkeys(partitions, self.topic.stable())
 
     def position(self, partition: KafkaTopicPartition) -> int:

@@ -718,10 +718,7 @@ async def test_a_kill_switch_that_was_kept_and_then_dropped_is_critical_until_it
             assert stands.severity is ClusterSeverity.CRITICAL
             assert stands.headline.startswith("the pause of anna never reached the cluster")
             assert "give it there" in stands.headline
-            done = await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
-            assert done.text.startswith("this message is taken away: yard: the pause of anna never reached the cluster")
-            assert done.text.endswith("; any other order about yard goes to who drives it")
-            stands = a.published.page("yard").row.situation
-            assert "never reached" not in " ".join((stands.headline, *stands.notes))
             with pytest.raises(OrderRefused, match="give the order there"):
                 await a.desk.carry_out(ServiceOrder(OrderKind.RESUME), ANNA)
+            stands = a.published.page("yard").row.situation
+            assert "never reached" not in " ".join((stands.headline, *stands.notes))

@@ -94,9 +94,9 @@ class LockedTopic(WordsTopic):
         found = log.clients(owner)
 
         class Consumer(found.consumer):  # type: ignore[name-defined,misc]
-            def end_offsets(self, partitions: Any) -> Any:
+            def end_offsets(self, partitions: Any, timeout_ms: int) -> Any:
                 log.reach(owner)
-                return super().end_offsets(partitions)
+                return super().end_offsets(partitions, timeout_ms)
 
         super().__init__({}, "yard", Clients(lambda _configuration: Admin(log, owner), Consumer, found.producer))
         self._lock = lock

@@ -49,7 +49,7 @@ from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction, named_by
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.words import DECLINED, Said, again, held, lifted_by
-from shunter.core.wording import counted, named, told_bytes
+from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
 from shunter.errors import DriverError, ShunterError
 from shunter.formats.service_records import encode_order
@@ -216,14 +216,9 @@ class OrderDesk:
             keeper.see_lost_pause()
         if order.kind is OrderKind.PAUSE or not lost:
             return None
-        here = [each for each in about if each.facts().role is not ServiceRole.STANDBY]
-        if any(not each.facts().not_paused or paused_now(each) for each in here):
+        if any(not each.facts().not_paused or paused_now(each) for each in about):
             return None
         told = "; ".join(f"{keeper.name}: {told}" for keeper, told in lost)
-        if not here:
-            return OrderDone(
-                f"this message is taken away: {told}; any other order about {named(each.name for each in about)} goes to who drives it"
-            )
         return OrderDone(f"nothing is paused, and this message is taken away: {told}")
 
     def _is_switch(self, order: ServiceOrder) -> bool:

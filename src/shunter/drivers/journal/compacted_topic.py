@@ -6,6 +6,7 @@ process that had it, whose transaction then fails as a whole. Readers see only c
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +27,8 @@ Answer = TypeVar("Answer")
 
 REPLICAS = 3
 ANSWERED_WITHIN_S = 20.0
+FIRST_WITHIN_S = 1.0
+"""For so long the end of a partition is waited for at first, before it is asked who leads it; then twice as long."""
 POLL_MS = 500
 ATTEMPTS = 60
 """Polls in a row without a record after which reading fails."""
@@ -181,7 +184,7 @@ class CompactedTopic:
 
     def news(self) -> Iterator[Any]:
         """The records that were committed since the last call, in order. The library's errors are not converted."""
-        end = int(self._consumer.end_offsets([self._partition])[self._partition])
+        end = self._end()
         idle = 0
         while int(self._consumer.position(self._partition)) < end:
             polled = self._consumer.poll(timeout_ms=POLL_MS)
@@ -190,6 +193,22 @@ class CompactedTopic:
                 raise DriverError(f"{self.place}: can't be read to its end", retriable=True)
             for records in polled.values():
                 yield from records
+
+    def _end(self) -> int:
+        """The end of the partition, from whoever leads it now.
+
+        kafka-python 3.0 asks a former leader again and again, until the time is over, and never who leads now.
+        """
+        within_s, until_s = FIRST_WITHIN_S, time.monotonic() + ANSWERED_WITHIN_S
+        while True:
+            try:
+                found = self._consumer.end_offsets([self._partition], timeout_ms=int(within_s * 1000))
+                return int(found[self._partition])
+            except kafka_errors.KafkaTimeoutError:
+                if time.monotonic() >= until_s:
+                    raise
+                self._consumer._cluster.request_update()  # noqa: SLF001  all public calls wait for it without end
+                within_s = min(2 * within_s, max(FIRST_WITHIN_S, until_s - time.monotonic()))
 
     def fence(self) -> None:
         """Become the only process that may write. The library's errors are not converted."""
