@@ -59,7 +59,8 @@ def told_bursts(bytes_per_s: int | None) -> str:
     ahead = max(FETCH_BYTES, bytes_per_s * QUOTA_S)
     return (
         f"a throttle of {told_rate(bytes_per_s)} holds on average over {QUOTA_S} s: a broker may send and receive up to "
-        f"{told_bytes(ahead)} at once at first, as fast as the network carries it"
+        f"{told_bytes(ahead)} at once at first, as fast as the network carries it; while the rate is used up, acks=all may "
+        "wait for a replica that was just copied, where a step changes its leader (30 s at most, by replica.lag.time.max.ms)"
     )
 
 

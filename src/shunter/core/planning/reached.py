@@ -181,7 +181,7 @@ def _who_is_slow(plan: BalancedPlan) -> Iterator[str]:
             asked = cluster.brokers[at] in plan.request.replacements
             why = "the request names it" if asked else "no broker without one may take them"
             counts = counted(len(came), "replica comes", "replicas come")
-            ends = "such a copy may not end, and acks=all may wait for it once it is in sync"
+            ends = "where the throttle lists the topic, such a copy may not end, and once it is in sync acks=all may wait for it"
             yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}; {ends}"
         elif plan.request.scope in BALANCING:
             yield f"{held}: no replica comes to it until that is lifted{leads}"
@@ -194,8 +194,8 @@ def _who_is_slow(plan: BalancedPlan) -> Iterator[str]:
 def _told_leaders(plan: BalancedPlan, at: int) -> str:
     """How many partitions a broker that a throttle holds leads no longer, or newly, to be put behind that; "": none.
 
-    Kafka does not throttle a replica that is in sync. But who led begins anew as a follower, and is held until it has
-    caught up once more: until it is put out of the isr, acks=all waits for it.
+    Kafka does not throttle a replica that is in sync. But each follower begins anew under a new leader, and is held until
+    it has caught up once more: until it is put out of the isr, acks=all waits for it.
     """
     cluster, ends = plan.cluster, plan.replicas
     if cluster.leader is None:
@@ -203,13 +203,13 @@ def _told_leaders(plan: BalancedPlan, at: int) -> str:
     turned = np.zeros(len(ends), np.bool_)
     turned[[*plan.changed.tolist(), *plan.elected.tolist()]] = True
     stays = (ends == at).any(axis=1)
-    follows = int((turned & stays & (cluster.leader == at) & (ends[:, 0] != at)).sum())
+    follows = int((turned & stays & (cluster.leader != ends[:, 0]) & (ends[:, 0] != at)).sum())
     comes = int((turned & (cluster.leader != at) & (ends[:, 0] == at)).sum())
     told = ""
     if comes:
         told += f"; it leads {counted(comes, 'more partition')}"
     if follows:
-        which = counted(follows, "partition that it leads gets", "partitions that it leads get")
+        which = counted(follows, "partition that it holds gets", "partitions that it holds get")
         told += f"; {which} another leader, and acks=all may wait for it there until it is out of the isr"
         told += " (`replica.lag.time.max.ms`): lift the throttle first (`shunter throttles clear`)"
     return told

@@ -21,7 +21,7 @@ FREE = BrokerFacts(True)
 DEAD = BrokerFacts(live=False)
 FEW = max(1, settings().max_examples // 3)
 """The number of examples if each one plans several times."""
-ENDS = "such a copy may not end, and acks=all may wait for it once it is in sync"
+ENDS = "where the throttle lists the topic, such a copy may not end, and once it is in sync acks=all may wait for it"
 TOLD = "somebody else's throttle holds broker {} to 20.0 kB/s"
 
 
@@ -242,7 +242,7 @@ def test_a_slow_broker_that_leads_no_longer_is_told_with_what_that_may_cost(scop
     made = plan(cluster, PlanRequest(scope, (3,) if scope is Scope.DEMOTE else ()))
     fewer = sum(row[0] != 3 for row in rows_of(made))
     which = (
-        f"{fewer} partitions that it leads get another leader, and acks=all may wait for it there until it is out of"
+        f"{fewer} partitions that it holds get another leader, and acks=all may wait for it there until it is out of"
     )
     (note,) = [each for each in made.notes if each.startswith(TOLD.format(3))]
     assert which in note

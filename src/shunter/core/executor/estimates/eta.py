@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from math import inf, sqrt
@@ -22,6 +23,7 @@ from shunter.core.executor.estimates.rates import Meter, Point, lower_rates, usu
 from shunter.core.executor.foresight.stuck import ends_with_its_step
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import WaitKind
+from shunter.core.throttles import LOWEST_RATE
 from shunter.model.execution import Direction, JournalRecord, SizeObserved, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -417,6 +419,8 @@ class Forecast(NamedTuple):
     guessed: bool
 
 
+MOST_AT_ONCE = 10
+"""Partitions of 1 MB that one fetch brings, by Kafka's defaults."""
 GUESSED_BANDWIDTH = 50_000_000
 """Bytes per second of a broker if nothing is known; the forecast then says that it is a guess."""
 
@@ -444,6 +448,7 @@ def forecast(
     known = sorted(rate for rates in learnt.values() for rate in rates)
     guessed = bandwidth == 0 and not known
     speed = bandwidth or (known[len(known) // 2] if known else GUESSED_BANDWIDTH)
+    many: Counter[BrokerId] = Counter()
     incoming: dict[BrokerId, int] = {}
     outgoing: dict[BrokerId, int] = {}
     placed: dict[BrokerId, int] = {}
@@ -454,11 +459,17 @@ def forecast(
         new = [broker for broker in move.goal if broker not in move.current]
         for broker in new:
             incoming[broker] = incoming.get(broker, 0) + move.size_bytes
+        many.update((*new, move.current[0]) if new else ())
         source = move.current[0]
         outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
         total += move.size_bytes * len(new)
     held = zip((incoming, outgoing), lower_rates(others or {}), strict=True)
-    taken = (size / max(1.0, min(speed, low.get(each, speed))) for load, low in held for each, size in load.items())
+    # Under any throttle a fetch passes at a time, and it may bring ten partitions.
+    taken = (
+        size / min(speed, max(LOWEST_RATE * min(MOST_AT_ONCE, many[each]), low.get(each, speed)))
+        for load, low in held
+        for each, size in load.items()
+    )
     busiest = max(taken, default=0.0)
     longest = max(placed.values(), default=0) / (within or speed)
     return Forecast(total + sum(placed.values()), max(busiest, longest), speed, guessed)
