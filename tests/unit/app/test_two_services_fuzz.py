@@ -78,6 +78,7 @@ class Fuzz:
         )[0]
         name = self.random.choice(("a", "b"))
         service, world = self.services[name], self.world
+        world.clock.ms += 1  # No two proposals are of one moment: their ids have it.
         self.trail.append(f"{kind} {name}")
         if kind == "order":
             await self.order(service)
