@@ -374,8 +374,8 @@ class OrderDesk:
         commands = commands_for(order, signature)
         about = ", ".join(order.partitions) or "all moves"
         event = keeper.event(order.kind.value, "", about, signature.who, signature.comment)
-        begun = KeyedAnswer(signature.key, encode_order(order), event.at_ms, None) if signature.key else None
-        if begun is not None:
+        if signature.key:
+            begun = KeyedAnswer(signature.key, encode_order(order), event.at_ms, None)
             await self._write(keeper, StoreBatch(answer=begun))
         carrying = asyncio.create_task(self._turn_now(keeper, driving, commands, order, signature, event))
         self._keep(carrying)

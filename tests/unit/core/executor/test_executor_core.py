@@ -730,9 +730,7 @@ def test_a_journal_of_another_cluster_is_refused() -> None:
 
 def test_a_cluster_whose_answer_does_not_come_is_silent_before_the_question_is_given_up() -> None:
     """An outsider's find: for 35 s after all brokers had died, the service "carried out" ten moves."""
-    rig = begun(submitted())
-    while not any(isinstance(work, ListReassignments) for work in rig.pending):
-        rig.pass_time(250)
+    rig = waiting_for_a_list()
     asked_ms, cluster = rig.now_ms, rig.core.state.cluster
     rig.pass_time(SILENT_MS - 1)
     assert cluster.silent_since_ms is None
@@ -746,9 +744,7 @@ def test_a_cluster_whose_answer_does_not_come_is_silent_before_the_question_is_g
 
 def test_a_cluster_that_answered_something_after_the_question_is_silent_once_that_is_long_ago() -> None:
     """An SRE's find: metadata came after a list was asked for, then all brokers died: for 43 s nothing was silent."""
-    rig = begun(submitted())
-    while not any(isinstance(work, ListReassignments) for work in rig.pending):
-        rig.pass_time(250)
+    rig = waiting_for_a_list()
     rig.pass_time(2_000)
     cluster = rig.core.state.cluster
     cluster.brokers_at_ms = answered_ms = rig.now_ms
@@ -761,14 +757,19 @@ def test_a_cluster_that_answered_something_after_the_question_is_silent_once_tha
 
 
 def test_a_cluster_that_does_not_answer_is_told_and_asked_again() -> None:
-    rig = begun(submitted())
-    while not any(isinstance(work, ListReassignments) for work in rig.pending):
-        rig.pass_time(250)
+    rig = waiting_for_a_list()
     rig.deliver(next(i for i, work in enumerate(rig.pending) if isinstance(work, ListReassignments)), lost=True)
     assert rig.core.state.cluster.silent_since_ms == rig.now_ms
     rig.settle()
     assert rig.core.state.cluster.silent_since_ms is None
     assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def waiting_for_a_list() -> Rig:
+    rig = begun(submitted())
+    while not any(isinstance(work, ListReassignments) for work in rig.pending):
+        rig.pass_time(250)
+    return rig
 
 
 def submitted() -> Rig:

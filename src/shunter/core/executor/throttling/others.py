@@ -36,13 +36,16 @@ class OthersThrottles:
 
     def look(self, state: ExecutorState, now_ms: int, out: Collected) -> None:
         """Ask for the settings that may hold copies without a limit, if that is due."""
-        keys = () if self.denied or state.limit is not None else tuple(_watched(state))
+        looks = not self.denied and state.limit is None
+        if looks and self.due_ms is not None and now_ms < self.due_ms:
+            out.wake(self.due_ms)  # This is asked at every decision, and to go through all moves takes milliseconds.
+            return
+        keys = tuple(_watched(state)) if looks else ()
         if not keys:
             self.lower, self.own, self.due_ms = {}, {}, None
             return
-        if self.due_ms is None or now_ms >= self.due_ms:
-            self.due_ms = now_ms + LOOK_AGAIN_MS
-            out.reads.append(ReadSettings(keys, of_others=True))
+        self.due_ms = now_ms + LOOK_AGAIN_MS
+        out.reads.append(ReadSettings(keys, of_others=True))
         out.wake(self.due_ms)
 
     def on_read(
