@@ -8,13 +8,14 @@ from collections.abc import Set as AbstractSet
 
 from shunter.core.executor.foresight.hold_ups import hold_up_of_others
 from shunter.core.executor.state import ExecutorState
+from shunter.core.leaderless import answering, judge_leaderless, ways_up
 from shunter.core.own_topics import WORDS_TOPIC, shortage
 from shunter.core.quorum import judge_quorum
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named, told_brokers
 from shunter.model.check_up import LOG_DIRS, MOVES, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
-from shunter.model.execution import ObservedPartition, ObservedTopic
-from shunter.model.partition import BrokerId, EligibleLeaders, Replicas, TopicPartition
+from shunter.model.execution import ObservedTopic
+from shunter.model.partition import BrokerId, TopicPartition
 
 FULL = 0.85
 VERY_FULL = 0.95
@@ -144,11 +145,6 @@ _GIVEN_UP = f"if it never comes back, {_SEE_WHERE} (`--scope replace`: one broke
 _NO_DATA = "no plan can copy its replicas: no live broker has them in sync"
 
 
-def _up(seen: CheckUp) -> set[BrokerId]:
-    """Brokers that are listed as live, and answer."""
-    return {each.broker for each in seen.brokers if not each.silent}
-
-
 def _copied(seen: CheckUp, broker: BrokerId) -> bool:
     """Whether an offline replica of this broker is in sync on a live one, so that a plan can ask for a copy of it."""
     up = {each.broker for each in seen.brokers}
@@ -259,7 +255,7 @@ def _partitions(seen: CheckUp) -> list[Finding]:
             ("more partition", "more partitions") if tps is late and (below or leaderless) else ("partition",)
         ]
     ]
-    return [*_leaderless(seen, leaderless), *found]
+    return [*judge_leaderless(seen, leaderless), *found]
 
 
 def _ways_back(
@@ -270,28 +266,14 @@ def _ways_back(
     `elsewhere`: tell also that offline ones can be copied to other brokers, where they can.
     """
     partitions = {(topic.name, number): each for topic in seen.topics for number, each in topic.partitions.items()}
-    up = _up(seen)
+    up = answering(seen)
     late = {(broker, broker in partitions[tp].offline) for tp, brokers in lacking.items() for broker in brokers}
     gone = {broker for broker, offline in late if offline or broker not in up}
     slow = {broker for broker, _offline in late if broker not in gone}
-    ways = _ways_up(seen, gone)
+    ways = ways_up(seen, gone)
     ways += [f"see whether {told_brokers(slow)} {'is' if len(slow) == 1 else 'are'} slow or throttled"] if slow else []
     told = ", ".join(ways)
     return f"{told}; {_SEE_WHERE}" if elsewhere and any(_copied(seen, broker) for broker in gone) else told
-
-
-def _ways_up(seen: CheckUp, brokers: AbstractSet[BrokerId]) -> list[str]:
-    """What brings offline replicas on these brokers back, by what is known of each broker.
-
-    A broker that is up without a failed log dir is one that starts or stops, or whose log dirs could not be read.
-    """
-    up = _up(seen)
-    failed = {each.broker for each in seen.brokers if any(log_dir.error for log_dir in each.log_dirs)}
-    starting = (brokers & up) - failed
-    ways = [f"start {told_brokers(brokers - up)}"] if brokers - up else []
-    ways += [f"mend the failed log dir of {told_brokers(brokers & failed)}"] if brokers & failed else []
-    why = f"why no replica there is online ({'does it' if len(starting) == 1 else 'do they'} start or stop?)"
-    return ways + ([f"see in the log of {told_brokers(starting)} {why}"] if starting else [])
 
 
 def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
@@ -327,73 +309,6 @@ def _uneven(seen: CheckUp, journal: CheckedJournal) -> Iterator[Finding]:
                 does = "takes them away" if kind == "more" else "adds them"
                 advice = f"nothing moves them now: {plan} {does}, or says what holds that up"
                 yield Finding(Level.WARNING, "partitions", told, advice)
-
-
-_UNCLEAN = (
-    "; if that can't be done, `kafka-leader-election --election-type UNCLEAN` takes {}, the first live replica, and loses "
-    "what that one lacks"
-)
-_MOVES_FIRST = "; stop the move before (`shunter stop`): it may drop replicas that have more"
-_EMPTY = (
-    "; no UNCLEAN election: the live replica is one that a move adds, so it may be empty, and all records would be lost"
-)
-_NEW_FIRST = (
-    "; no UNCLEAN election while the move runs: it would take {}, the first live replica, which the move adds and which may "
-    "lack nearly all records; `shunter stop` first"
-)
-_NOBODY = "; no other replica is up, so an UNCLEAN election would elect nobody"
-
-
-def _leaderless(seen: CheckUp, tps: Sequence[TopicPartition]) -> Iterator[Finding]:
-    """Partitions without a leader, by which replicas can lead without a loss.
-
-    With eligible leader replicas (KIP-966) the ISR may be empty: then the ELR has every acknowledged record.
-    """
-    partitions = {(topic.name, number): part for topic in seen.topics for number, part in topic.partitions.items()}
-    kinds: dict[tuple[str, str], list[tuple[TopicPartition, Replicas]]] = {}
-    for tp in tps:
-        told, isr = seen.eligible.get(tp, EligibleLeaders()), partitions[tp].isr
-        kind, brokers = (
-            ("in the ISR", isr)
-            if isr
-            else ("an eligible leader (ELR)", told.elr)
-            if told.elr
-            else ("the last known leader", told.last_known)
-        )
-        unclean = _unclean(seen, tp, partitions[tp], {each for each in partitions[tp].replicas if each not in brokers})
-        kinds.setdefault((kind if brokers else "", unclean), []).append((tp, brokers))
-    for (kind, unclean), found in sorted(kinds.items()):
-        names = named(tp for tp, _brokers in found)
-        what = f"{counted(len(found), 'partition')} with no leader: nobody can read or write there ({names})"
-        needed = {broker for _tp, brokers in found for broker in brokers}
-        ways = _ways_up(seen, needed)
-        each = "it is" if len(needed) == 1 else "each is"
-        strikes = "; who ended by a kill is struck off at its start" if "ELR" in kind else ""
-        strikes += ", so restart by SIGTERM who is up" if strikes and needed & _up(seen) else ""
-        known = (
-            f"{' and '.join(ways)}: {each} {kind}{strikes}"
-            if kind
-            else "start what is down: no replica is known to have every record"
-        )
-        yield Finding(Level.PROBLEM, "partitions", what, f"{known}{unclean}")
-
-
-def _unclean(seen: CheckUp, tp: TopicPartition, partition: ObservedPartition, others: set[BrokerId]) -> str:
-    """What an unclean election does to a partition, to be put behind the way out; "": there is no replica for it.
-
-    `others`: its replicas that can't lead cleanly.
-    """
-    move = seen.ongoing.get(tp) or seen.ended.get(tp)
-    old = others.difference(() if move is None else move.adding)
-    live = {broker.broker for broker in seen.brokers if broker.broker in others}.difference(partition.offline)
-    if not live:
-        return _NOBODY if old else ""
-    if live.isdisjoint(old):
-        return _EMPTY
-    first = next(broker for broker in partition.replicas if broker in live)  # Kafka takes the first in this order.
-    if first not in old:
-        return _NEW_FIRST.format(f"broker {first}")
-    return _UNCLEAN.format(f"broker {first}") + (_MOVES_FIRST if tp in seen.ongoing else "")
 
 
 def _min_isr(seen: CheckUp) -> list[Finding]:

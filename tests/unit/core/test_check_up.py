@@ -477,7 +477,23 @@ def nobody_leads(isr: tuple[int, ...], told: EligibleLeaders | None) -> Finding:
             EligibleLeaders((1, 2), (1,)),
             "start brokers 1, 2: each is an eligible leader (ELR); who ended by a kill is struck",
         ),
-        ((), EligibleLeaders((2, 3), ()), "start broker 2 and mend the failed log dir of broker 3: each is"),
+        (
+            (),
+            EligibleLeaders((2, 3), (2,)),
+            (
+                "start broker 2: it is an eligible leader (ELR); who ended by a kill is struck off at its start, and so is broker 3 "
+                "at any restart, by SIGTERM too: its failed log dir takes no clean-shutdown file; when all are struck off, Kafka "
+                "takes the last known leader, broker 2, once it is up, with what it has"
+            ),
+        ),
+        (
+            (),
+            EligibleLeaders((3,), (3,)),
+            (
+                "mend the failed log dir of broker 3: it is an eligible leader (ELR); who ended by a kill is struck off at its "
+                "start, and so is broker 3 at any restart, by SIGTERM too: its failed log dir takes no clean-shutdown file; when"
+            ),
+        ),
         (
             (),
             EligibleLeaders((), (3,)),

@@ -64,8 +64,10 @@ def _show_move(move: PlannedMove) -> None:
         click.echo(f"  broker {broker} puts it into {path}{copied if broker in move.placing else ''}")
     if move.elects is not None:
         click.echo(f"  broker {move.elects} is elected at the end, if another one leads then")
-    for told in filter(None, (move.problem, move.held_up)):
-        click.echo(f"  ! {told}")
+    if move.problem:
+        click.echo(f"  ! {move.problem}")
+    if move.held_up:
+        click.echo("  ! held up, as told below")  # Most moves that are held up share one reason.
 
 
 def _told_needs(steps: Iterable[PlannedStep]) -> str:

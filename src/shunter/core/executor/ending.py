@@ -26,6 +26,7 @@ from shunter.core.executor.waits import ENDLESS
 from shunter.core.throttles import LOWEST_RATE
 from shunter.core.wording import counted
 from shunter.model.execution import Direction, ThrottleKey
+from shunter.model.partition import TopicPartition
 
 COUNTED = 200
 """The pace is taken from this many of the moves that ended last, if there are no bytes to estimate the end by."""
@@ -61,11 +62,11 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, _told_throttles(state))
     going: list[Move] = []
     reasons: Counter[str] = Counter()
-    blocked: dict[str, Counter[str]] = {}
+    blocked: dict[str, list[tuple[TopicPartition, str]]] = {}
     for move in opened:
         why = None if move.paused else stuck(state, move)
         if why is not None:
-            blocked.setdefault(why.replace(str(move.tp), "it"), Counter())[way_out(state, move)] += 1
+            blocked.setdefault(why.replace(str(move.tp), "it"), []).append((move.tp, way_out(state, move)))
         elif move.paused or move.waits.kind in ENDLESS:
             reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
         else:
@@ -133,16 +134,21 @@ def _told_throttles(state: ExecutorState) -> str:
     return "; ".join(["all moves ended", *told]) if told else ""
 
 
-def _told_blocked(reasons: Mapping[str, Counter[str]]) -> Iterator[str]:
+def _told_blocked(reasons: Mapping[str, Sequence[tuple[TopicPartition, str]]]) -> Iterator[str]:
     """How many moves are stuck, and the reason that most of them have. Views read the number, so it stands last."""
     if not reasons:
         return
-    many = sum(ways.total() for ways in reasons.values())
-    why, ways = max(reasons.items(), key=lambda each: each[1].total())
-    most, (way, ended) = ways.total(), ways.most_common(1)[0]
+    many = sum(map(len, reasons.values()))
+    why, moves = max(reasons.items(), key=lambda each: len(each[1]))
+    most, (way, ended) = len(moves), Counter(way for _tp, way in moves).most_common(1)[0]
     first = "" if most == many else ", of which " + (f"{most} because" if most > 1 else "one because")
     of = f" (so for {ended} of them)" if ended < most else ""
-    yield f"{many} stuck{first}: {why if most == 1 else why.replace('it can', 'they can', 1).replace('of its target', 'of their targets', 1)}; {way}{of}"
+    if most > 1:
+        why = why.replace("it can", "they can", 1).replace("of its target", "of their targets", 1)
+        why = why.replace("where it may", "where they may", 1)
+    else:
+        why = why.replace("where it may", f"where {moves[0][0]} may", 1)
+    yield f"{many} stuck{first}: {why}; {way}{of}"
 
 
 def _estimate(

@@ -276,7 +276,8 @@ def _pause(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
     done = _told_done(f"{counted(len(paused), 'move')} paused", len(paused), len(moves), "paused")
     goes_on = any(move.tp not in waiting for move in state.open_moves())
     step = "No step of a paused move begins, and other moves go on" if goes_on else "No step begins"
-    slowed = f"; {SLOWED}" if any(move.copying for move in moves) or not goes_on else ""
+    held = any(move.copying and move.tp not in cancelled for move in moves)
+    slowed = f"; {SLOWED}" if held or not (goes_on or cancelled) else ""
     return DecidedOrder(True, f"{done}. {step}{slowed}{told}", paused)
 
 

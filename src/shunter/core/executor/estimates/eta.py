@@ -78,6 +78,10 @@ GROWN_SHARE = 0.05
 """A partition whose size has changed by this share, and by so many bytes, has another size from then on."""
 
 
+MOST_AT_ONCE = 10
+"""Partitions of 1 MB that one fetch brings, by Kafka's defaults."""
+
+
 class Estimate(NamedTuple):
     """Remaining bytes, their measured rate (bytes per second), and milliseconds until the end with an 80 % interval."""
 
@@ -206,12 +210,14 @@ def estimate(
             line.waits = move.waits.kind is WaitKind.TURN
             lines.append(line)
     points = meter.points()
-    into, out = lower_rates(others or {})
+    into, out = _floored(lines, *lower_rates(others or {}))
+    held = None if state.limit is not None else _held(lines, into, out)
     if len(points) < 3 or points[-1].at_ms - points[0].at_ms < LEAST_MS:
         pace = _expected(state, meter, lines)
     else:
-        pace = _free(points) if state.limit is None else _throttled(state, meter, points, state.limit)
-    pace = pace or _held(lines, into, out)
+        limit = state.limit if held is None else int(held.each)
+        pace = _free(points) if limit is None else _throttled(state, meter, points, limit)
+    pace = pace or held
     if pace is None:
         return None
     remaining = sum(missing for line in lines for stage in line.stages for missing in stage.values())
@@ -286,6 +292,27 @@ def _expected(state: ExecutorState, meter: Meter, lines: Iterable[Line]) -> _Pac
         return None
     each = max(1.0, state.limit * usual)
     return _Pace(0.0, each, float(len(receiving)), guessed=1.0)
+
+
+def _least_rate(copies: int) -> float:
+    """Bytes per second that pass under any throttle: a fetch at a time, and it may bring ten partitions."""
+    return LOWEST_RATE * min(MOST_AT_ONCE, copies)
+
+
+def _floored(
+    lines: Iterable[Line], into: Mapping[BrokerId, float], out: Mapping[BrokerId, float]
+) -> tuple[dict[BrokerId, float], dict[BrokerId, float]]:
+    """Others' rates into and out of brokers, not below what passes under any throttle."""
+    comes: Counter[BrokerId] = Counter()
+    goes: Counter[BrokerId] = Counter()
+    for line in lines:
+        receivers = [broker for stage in line.stages for broker in stage]
+        comes.update(receivers)
+        goes[line.sender] += len(receivers)
+    return (
+        {broker: max(rate, _least_rate(comes[broker])) for broker, rate in into.items()},
+        {broker: max(rate, _least_rate(goes[broker])) for broker, rate in out.items()},
+    )
 
 
 def _held(lines: Iterable[Line], into: Mapping[BrokerId, float], out: Mapping[BrokerId, float]) -> _Pace | None:
@@ -419,8 +446,6 @@ class Forecast(NamedTuple):
     guessed: bool
 
 
-MOST_AT_ONCE = 10
-"""Partitions of 1 MB that one fetch brings, by Kafka's defaults."""
 GUESSED_BANDWIDTH = 50_000_000
 """Bytes per second of a broker if nothing is known; the forecast then says that it is a guess."""
 
@@ -464,9 +489,8 @@ def forecast(
         outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
         total += move.size_bytes * len(new)
     held = zip((incoming, outgoing), lower_rates(others or {}), strict=True)
-    # Under any throttle a fetch passes at a time, and it may bring ten partitions.
     taken = (
-        size / min(speed, max(LOWEST_RATE * min(MOST_AT_ONCE, many[each]), low.get(each, speed)))
+        size / min(speed, max(_least_rate(many[each]), low.get(each, speed)))
         for load, low in held
         for each, size in load.items()
     )

@@ -250,13 +250,16 @@ def told_stuck(
     state: ExecutorState, moves: list[Move], *, direction: Direction | None = None, forced: bool = False
 ) -> str:
     """A sentence about the moves that can't end (if they were turned to `direction`, if given); "" if all can."""
-    told: list[tuple[Move, str]] = []
+    found: dict[str, list[tuple[Move, str]]] = {}
     for move in moves:
-        turned = move if direction is None else turned_to(move, direction, forced=forced)
-        why = stuck(state, turned)
+        why = stuck(state, move if direction is None else turned_to(move, direction, forced=forced))
         if why is not None:
-            told.append((turned, why))
-    if not told:
+            found.setdefault(why.replace(str(move.tp), "it"), []).append((move, why))
+    if not found:
         return ""
-    first, why = told[0]
-    return f"{len(told)} of them can't end now: {first.tp}: {why}; {way_out(state, first)}"
+    told = [
+        f"{named(move.tp for move, _why in some)}: {shared if len(some) > 1 else some[0][1]}; {way_out(state, some[0][0])}"
+        for shared, some in found.items()
+    ]
+    rest = f"; and for {counted(len(told) - REASONS, 'other reason')}" if len(told) > REASONS else ""
+    return f"{sum(map(len, found.values()))} of them can't end now: {'; '.join(told[:REASONS])}{rest}"

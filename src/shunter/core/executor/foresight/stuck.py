@@ -181,7 +181,9 @@ def why_needed(move: Move, waits: Waits, missing: str) -> str:
     wanted = move.direction is Direction.FORWARD and set(waits.brokers) <= set(move.goal)
     if wanted:
         return "" if missing.endswith(")") else " and part of its target"
-    return f": {waits.reason}"
+    # Who is waited for is said already.
+    why = waits.reason.partition(": ")[2] if waits.reason.startswith("waits") else waits.reason
+    return f": {why}" if why else ""
 
 
 def told_broken(state: ExecutorState, broker: BrokerId) -> str:
