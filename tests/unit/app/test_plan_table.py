@@ -109,7 +109,8 @@ def test_what_comes_to_the_broker_is_refused_by_name(fact: str) -> None:
         if fact in {"well", "behind"}:
             planned(fact, **asked)
             continue
-        with pytest.raises(PlanRefused, match=f"broker {ILL} .*: it may receive nothing"):
+        way = {"cordoned": "lift its cordon", "damaged": "mend that log dir"}.get(fact, "bring it back")
+        with pytest.raises(PlanRefused, match=f"broker {ILL} .*: it may receive nothing; {way}"):
             planned(fact, **asked)
     filled = planned(fact, "fill", brokers=(3,))
     # Each partition has a replica on the broker: beside one that is offline or cordoned and stays, nothing changes.

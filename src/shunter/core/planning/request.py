@@ -130,4 +130,9 @@ def without_empty(request: PlanRequest, empty: AbstractSet[BrokerId]) -> tuple[P
 
 def may_receive_nothing(broker: BrokerId, why: str) -> PlanRefused:
     """The refusal of a request by which a broker that may receive nothing gets replicas."""
-    return PlanRefused(f"broker {broker} {why}: it may receive nothing; bring it back, or name another broker")
+    way = "bring it back"
+    if "cordoned" in why:
+        way = f"lift its cordon (`cordoned.log.dirs`; after a drain `shunter undrain {broker}` does)"
+    elif "log dir" in why:
+        way = "mend that log dir"
+    return PlanRefused(f"broker {broker} {why}: it may receive nothing; {way}, or name another broker")
