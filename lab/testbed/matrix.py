@@ -56,7 +56,11 @@ TABLES = (
         ("3.9.2", "4.0.2", "4.1.2", "4.2.2", "4.3.1", "4.4.0"),
         (
             Feature("executor", ("real/test_executor_kraft.py",), "runs_to_its_end or undone or controller_dies"),
-            Feature("rollback and stop in the middle", ("real/test_newest_kafka.py",)),
+            Feature(
+                "rollback and stop in the middle",
+                ("real/test_newest_kafka.py",),
+                "copy_under_way or another_tool or min_insync",
+            ),
             Feature("throttles", ("real/test_executor_kraft.py",), "pause_of_one_move or throttles_that_a_dead"),
             Feature(
                 "claims", ("real/test_executor_kraft.py", "real/test_claim_kraft.py"), "one_executor or topic_of_groups"

@@ -186,6 +186,16 @@ def lower_anyway(
     return {key: rate for key, rate in lower.items() if key in found or key.setting == LOG_DIR_RATE}
 
 
+def is_listed(own: Mapping[ThrottleKey, str | None], tp: TopicPartition, rate: ThrottleKey) -> bool:
+    """Whether somebody's list names a partition's replica on a broker, so that the broker's `rate` holds it.
+
+    `own`: the topics' lists as they are.
+    """
+    replicas = LEADER_REPLICAS if rate.setting == LEADER_RATE else FOLLOWER_REPLICAS
+    listed = own.get(ThrottleKey("topic", tp.topic, replicas)) or ""
+    return not {"*", f"{tp.partition}:{rate.name}"}.isdisjoint(entry.strip() for entry in listed.split(","))
+
+
 def held_to(
     rates: Mapping[BrokerId, Mapping[str, str | None]], lists: Iterable[Mapping[str, str | None]]
 ) -> dict[BrokerId, int]:

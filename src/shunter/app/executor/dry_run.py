@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -164,10 +164,10 @@ async def dry_run(
     # A plan that joins an execution is carried out at its rate.
     bandwidth = options.bandwidth or options.throttle or state.limit or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
-    told, lower = await _throttled_by_others(admin, state)
+    told, lower, lists = await _throttled_by_others(admin, state)
     told += told_urgent(state, taken, lower)
     within, learnt = options.log_dir_throttle, state.learnt_rates
-    expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower)
+    expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower, lists=lists)
     opened = sum(
         step.copied_bytes for order, each in zip(moves, planned, strict=True) if order.tp in ours for step in each.steps
     )
@@ -175,8 +175,12 @@ async def dry_run(
     return DryRun(tuple(planned), expected, dearest, unknown, lower=told, bursts=bursts, open_bytes=opened)
 
 
-async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tuple[str, dict[ThrottleKey, int]]:
+async def _throttled_by_others(
+    admin: AdminClient, state: ExecutorState
+) -> tuple[str, dict[ThrottleKey, int], Mapping[ThrottleKey, str | None] | None]:
     """What others' throttles do to the copies, and ours to ordinary replication, in words; and others' lower rates.
+
+    The last part: topics' lists, if those rates hold only what they name.
 
     Without a throttle the executor sets no list: then only rates hold whose replicas somebody else's list names.
     """
@@ -185,14 +189,18 @@ async def _throttled_by_others(admin: AdminClient, state: ExecutorState) -> tupl
     theirs = {key: value for key, value in whole if key not in state.throttles and key.setting in (*RATES, *LISTS)}
     wanted = of_live(theirs, state.cluster.brokers)
     if not wanted:
-        return "", {}
+        return "", {}, None
     try:
         seen = await admin.read_settings(list(wanted))
     except DriverError as error:
-        return f"whether somebody else's throttle holds these copies is not known: {error}", {}
+        return f"whether somebody else's throttle holds these copies is not known: {error}", {}, None
     lower = (lower_than if limited else lower_anyway)(wanted, seen.own, seen.effective)
     shared = told_shared(shared_lists(wanted, seen.own)) if limited else ""
-    return "; ".join(filter(None, (told_lower(lower, seen.own, limited=limited), shared))), lower
+    return (
+        "; ".join(filter(None, (told_lower(lower, seen.own, limited=limited), shared))),
+        lower,
+        None if limited else seen.own,
+    )
 
 
 def _both(problem: str | None, wait: str | None) -> str | None:

@@ -11,6 +11,7 @@ from shunter.core.executor.orders import decide_command
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.pressure import ADAPT_EVERY_MS, SLOW_MS, Pressure, decide_limit
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -335,6 +336,18 @@ def test_what_came_through_throttles_is_learnt_from_the_journal() -> None:
     found = estimate(state, meter, 8_000)
     assert found is not None
     assert found.left_ms == pytest.approx(1_000_000 / 7 - 8_000, rel=0.1)
+
+
+def test_a_forecast_counts_others_rate_only_for_what_their_lists_name() -> None:
+    """An outsider's find: "at least 12 min" for a plan of which somebody's list named one small topic."""
+    large, small = moving(((1,), (4,), 10_000_000), ((1,), (4,), 1_000_000)).moves.values()
+    rate = {ThrottleKey("broker", "4", FOLLOWER_RATE): 500_000}
+    listed = {ThrottleKey("topic", small.tp.topic, FOLLOWER_REPLICAS): f"{small.tp.partition}:4,7:7"}
+    found = [
+        forecast([large, small], bandwidth=10**7, learnt={}, others=rate, lists=lists).seconds
+        for lists in (None, listed, {})
+    ]
+    assert found == pytest.approx([22, 2, 1.1])
 
 
 def test_a_forecast_is_the_bytes_of_the_busiest_broker() -> None:

@@ -23,7 +23,7 @@ from shunter.core.executor.estimates.rates import Meter, Point, lower_rates, usu
 from shunter.core.executor.foresight.stuck import ends_with_its_step
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import WaitKind
-from shunter.core.throttles import LOWEST_RATE
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LOWEST_RATE, is_listed
 from shunter.model.execution import Direction, JournalRecord, SizeObserved, ThrottleKey
 from shunter.model.partition import BrokerId, TopicPartition
 from shunter.model.reassignment import Strategy
@@ -457,6 +457,7 @@ def forecast(
     learnt: Mapping[BrokerId, list[int]],
     within: int | None = None,
     others: Mapping[ThrottleKey, int] | None = None,
+    lists: Mapping[ThrottleKey, str | None] | None = None,
 ) -> Forecast:
     """The least time that a plan takes: the bytes of the broker that sends or receives most, over the bandwidth.
 
@@ -469,31 +470,30 @@ def forecast(
         learnt: Rates of earlier executions, by broker.
         within: Bytes per second that each broker copies between its log dirs; None: as much as the bandwidth.
         others: Other tools' rates that hold in the bandwidth's place where they are lower.
+        lists: Topics' lists, if those rates hold only what these name; None: they hold every copy.
     """
     known = sorted(rate for rates in learnt.values() for rate in rates)
-    guessed = bandwidth == 0 and not known
+    guessed, others = bandwidth == 0 and not known, others or {}
     speed = bandwidth or (known[len(known) // 2] if known else GUESSED_BANDWIDTH)
-    many: Counter[BrokerId] = Counter()
-    incoming: dict[BrokerId, int] = {}
-    outgoing: dict[BrokerId, int] = {}
-    placed: dict[BrokerId, int] = {}
-    total = 0
+    loads: Counter[ThrottleKey] = Counter()
+    """Bytes by broker and direction, named as the rates that may hold them."""
+    held: Counter[ThrottleKey] = Counter()
+    copies: Counter[ThrottleKey] = Counter()
+    placed: Counter[BrokerId] = Counter()
     for move in moves:
         for broker in move.placing:
-            placed[broker] = placed.get(broker, 0) + move.size_bytes
-        new = [broker for broker in move.goal if broker not in move.current]
-        for broker in new:
-            incoming[broker] = incoming.get(broker, 0) + move.size_bytes
-        many.update((*new, move.current[0]) if new else ())
-        source = move.current[0]
-        outgoing[source] = outgoing.get(source, 0) + move.size_bytes * len(new)
-        total += move.size_bytes * len(new)
-    held = zip((incoming, outgoing), lower_rates(others or {}), strict=True)
-    taken = (
-        size / min(speed, max(_least_rate(many[each]), low.get(each, speed)))
-        for load, low in held
-        for each, size in load.items()
-    )
-    busiest = max(taken, default=0.0)
+            placed[broker] += move.size_bytes
+        for broker in move.goal:
+            if broker in move.current:
+                continue
+            for end, setting in ((broker, FOLLOWER_RATE), (move.current[0], LEADER_RATE)):
+                key = ThrottleKey("broker", str(end), setting)
+                loads[key] += move.size_bytes
+                if key in others and (lists is None or is_listed(lists, move.tp, key)):
+                    held[key] += move.size_bytes
+                    copies[key] += 1
+    taken = [load / speed for load in loads.values()]
+    taken += [size / min(speed, max(_least_rate(copies[key]), others[key])) for key, size in held.items()]
+    busiest, total = max(taken, default=0.0), sum(loads.values()) // 2
     longest = max(placed.values(), default=0) / (within or speed)
     return Forecast(total + sum(placed.values()), max(busiest, longest), speed, guessed)
