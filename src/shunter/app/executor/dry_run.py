@@ -16,9 +16,13 @@ from shunter.core.executor.foresight.stuck import on_paper, told_behind, waits_n
 from shunter.core.executor.ready import MoveResult
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.submission import involved_brokers, judge_submission, replicas_to_size
+from shunter.core.executor.throttling.followers import told_followers
+from shunter.core.executor.throttling.others import watched_followers
+from shunter.core.executor.throttling.pausing import note_others
 from shunter.core.executor.throttling.throttles import desired_settings
 from shunter.core.reassignment import Waiting, describe_waiting, plan_on_paper, step_cost
 from shunter.core.throttles import (
+    FOLLOWER_RATE,
     LISTS,
     RATES,
     UNLIMITED,
@@ -165,7 +169,7 @@ async def dry_run(
     bandwidth = options.bandwidth or options.throttle or state.limit or 0
     dearest = sum(max((step.rollback_bytes for step in move.steps), default=0) + move.placing_bytes for move in planned)
     told, lower, lists = await _throttled_by_others(admin, state)
-    told += told_urgent(state, taken, lower)
+    told = "; ".join(filter(None, (told + told_urgent(state, taken, lower), told_followers(state, taken))))
     within, learnt = options.log_dir_throttle, state.learnt_rates
     expected = forecast(taken, bandwidth=bandwidth, learnt=learnt, within=within, others=lower, lists=lists)
     opened = sum(
@@ -188,13 +192,20 @@ async def _throttled_by_others(
     whole = desired_settings(state if limited else replace(state, limit=UNLIMITED)).items()
     theirs = {key: value for key, value in whole if key not in state.throttles and key.setting in (*RATES, *LISTS)}
     wanted = of_live(theirs, state.cluster.brokers)
-    if not wanted:
+    watched = wanted | watched_followers(state, needed=False)
+    if not watched:
         return "", {}, None
     try:
-        seen = await admin.read_settings(list(wanted))
+        seen = await admin.read_settings(list(watched))
     except DriverError as error:
         return f"whether somebody else's throttle holds these copies is not known: {error}", {}, None
+    for key, value in seen.own.items():
+        note_others(state, key, value, seen.effective.get(key))
     lower = (lower_than if limited else lower_anyway)(wanted, seen.own, seen.effective)
+    receivers = {
+        str(each) for move in state.open_moves() for each in (*move.copying, *move.goal) if each not in move.current
+    }
+    lower = {key: rate for key, rate in lower.items() if key.setting != FOLLOWER_RATE or key.name in receivers}
     shared = told_shared(shared_lists(wanted, seen.own)) if limited else ""
     return (
         "; ".join(filter(None, (told_lower(lower, seen.own, limited=limited), shared))),

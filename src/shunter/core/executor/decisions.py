@@ -39,6 +39,7 @@ from shunter.core.executor.places import TRIED, Awaiting, asked_before, dead_cop
 from shunter.core.executor.ready import Collected
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move
 from shunter.core.executor.step_status import Standing, StepTrigger
+from shunter.core.executor.throttling.followers import held_up
 from shunter.core.executor.throttling.pausing import told_beside, unheld, why_unheld
 from shunter.core.executor.throttling.throttles import Gate
 from shunter.core.executor.waits import NO_WAIT, OVER, Wait, WaitKind, told_closed
@@ -465,7 +466,9 @@ def _decide_one_idle(work: Pass, move: Move, live: frozenset[BrokerId], capacity
         return
     adding = tuple(broker for broker in choice.after if broker not in seen.replicas)
     cluster.look_again(choice.after, work.now_ms - SEEN_MS, work.now_ms)
-    refusal = told_closed(choice.after, work.closed) or _refusal(work, move, adding, capacity)
+    refusal = told_closed(choice.after, work.closed)
+    refusal = refusal or held_up(work.state, move, seen, choice.after, known=work.throttled.others_known)
+    refusal = refusal or _refusal(work, move, adding, capacity)
     if refusal is not None:
         move.waits = refusal
         if refusal.kind is WaitKind.TURN:
@@ -583,12 +586,9 @@ def _refusal(work: Pass, move: Move, adding: Replicas, capacity: Capacity) -> Wa
     first = [broker for broker, _path in move.places if broker in adding and not asked_before(move, broker)]
     if first:
         return Wait(WaitKind.OURSELVES, f"tells broker {first[0]} its log dir first")
-    unset = work.throttled.refusal([f"topic {move.tp.topic}", *_brokers_of(move)])
+    brokers = (f"broker {broker}" for broker in dict.fromkeys((*move.current, *move.goal)))
+    unset = work.throttled.refusal([f"topic {move.tp.topic}", *brokers])
     return None if unset is None else Wait(WaitKind.OURSELVES, unset)
-
-
-def _brokers_of(move: Move) -> list[str]:
-    return [f"broker {broker}" for broker in dict.fromkeys((*move.current, *move.goal))]
 
 
 def _begin(work: Pass, move: Move, choice: Begin) -> None:

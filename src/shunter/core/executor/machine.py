@@ -212,7 +212,7 @@ class Executor:
             self.book.forget(record.key)
         elif isinstance(record, ExecutionClosed):
             self.book.keep(self.state.throttles.keys())
-            self.state.others.intersection_update(self.state.throttles)
+            self.state.others = {key: each for key, each in self.state.others.items() if key in self.state.throttles}
         if isinstance(record, StepBegun):
             move = self.state.moves[record.tp]
             if move.step is not None and move.step.number == record.number and not move.step.accepted:
@@ -415,7 +415,7 @@ class Executor:
         if event.what == "settings":
             self.book.on_read_failed(event.settings, self._now_ms)
         if event.what == "others":
-            self.book.others.denied = not event.retriable
+            self.book.others.denied, self.book.others.known = not event.retriable, True
             unknown = "whether somebody else's throttle holds these copies is not known"
             event = replace(event, message=f"{unknown}: {event.message}")
         if event.what == "log-dirs" and self._submissions and self._submissions[0].sizes_asked:

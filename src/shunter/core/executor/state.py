@@ -516,8 +516,8 @@ class ExecutorState:
     """The last time that each setting was restored, or left to another tool."""
     limit: int | None = None
     """The limit in bytes per second, as the journal has it; None: no limit."""
-    others: set[ThrottleKey] = field(default_factory=set[ThrottleKey])
-    """Follower rates and lists of every replica that somebody else has set: their rate may hold ordinary replication."""
+    others: dict[ThrottleKey, str] = field(default_factory=dict[ThrottleKey, str])
+    """Follower rates and lists that somebody else has set: they may hold ordinary replication too."""
     next_sequence: int = 1
     running: bool = False
     """A plan was accepted and its execution is not closed."""

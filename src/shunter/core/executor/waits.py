@@ -27,11 +27,13 @@ class WaitKind(Enum):
     """A broker's disks have to get room."""
     ROOM = "room"
     """The executor has to see how much room there is, and how much is to be copied."""
+    THROTTLE = "throttle"
+    """Somebody's throttle has to be lifted."""
     WINDOW = "window"
     """The time window has to open."""
 
 
-ENDLESS = frozenset({WaitKind.BROKERS, WaitKind.CORDON, WaitKind.DISK, WaitKind.WINDOW})
+ENDLESS = frozenset({WaitKind.BROKERS, WaitKind.CORDON, WaitKind.DISK, WaitKind.THROTTLE, WaitKind.WINDOW})
 """Nothing that the executor does ends these waits, so nobody knows when they end."""
 
 

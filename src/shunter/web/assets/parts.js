@@ -112,6 +112,8 @@ export function Shown({ view, what, children }) {
 
 // ---- an order: one click opens, the second one gives it. `choices`: several orders about one thing, each with its button.
 
+const COST_AGAIN_MS = 5000;
+
 export function Order({ label, title, kind = "", disabled, why, comment: asks = false, cost, costKey, give, confirm, choices, about, children }) {
   const dialog = useRef(null);
   const [open, setOpen] = useState(false);
@@ -124,14 +126,19 @@ export function Order({ label, title, kind = "", disabled, why, comment: asks = 
     setProblem("");
     dialog.current.showModal();
   }, [open]);
-  // Asked again when the order changes, after a pause in typing; an answer for a former order is dropped.
+  // Asked again when the order changes, after a pause in typing, and while the dialog is open, for moves go on meanwhile.
+  // An answer for a former order is dropped.
   useEffect(() => {
-    let gone = false;
+    let timer = null;
     setTold(null);
     if (!open || !cost) return undefined;
-    const tell = (text) => { if (!gone) setTold(text); };
-    const timer = setTimeout(() => cost().then(tell, (error) => tell(`What this would do is not known: ${error.message}`)), costKey === undefined ? 0 : 400);
-    return () => { gone = true; clearTimeout(timer); };
+    const ask = () => cost().catch((error) => `What this would do is not known: ${error.message}`).then((text) => {
+      if (timer === null) return;
+      setTold(text);
+      timer = setTimeout(ask, COST_AGAIN_MS);
+    });
+    timer = setTimeout(ask, costKey === undefined ? 0 : 400);
+    return () => { clearTimeout(timer); timer = null; };
   }, [open, costKey, !cost]);
   const close = () => { dialog.current?.close(); setOpen(false); };
   const carryOut = async (event, choice) => {

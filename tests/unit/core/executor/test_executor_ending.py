@@ -114,7 +114,7 @@ def test_a_move_that_waits_for_a_leader_has_a_reason_instead_of_an_end() -> None
 def test_a_wait_that_the_executor_can_not_end_has_no_end(kind: WaitKind) -> None:
     state, meter = copying(1, size=600_000)
     state.moves[T0].waits = Wait(kind, "waits: broker 4 has been down for 7 s", "waits: broker 4 is down")
-    endless = kind in (WaitKind.BROKERS, WaitKind.CORDON, WaitKind.DISK, WaitKind.WINDOW)
+    endless = kind in (WaitKind.BROKERS, WaitKind.CORDON, WaitKind.DISK, WaitKind.THROTTLE, WaitKind.WINDOW)
     found = ending(state, meter)
     assert found.held == ("no end: 1 waiting: broker 4 is down" if endless else "")
     assert (found.estimate is None) is endless

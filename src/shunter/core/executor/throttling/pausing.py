@@ -59,20 +59,19 @@ def held_brokers(state: ExecutorState) -> frozenset[BrokerId]:
 
 
 def note_others(state: ExecutorState, key: ThrottleKey, found: str | None, effective: str | None) -> None:
-    """Note whether somebody else's rate or list of every replica holds, under the executor's value or without it."""
+    """Note somebody else's follower rate or list, which holds under the executor's value or without it."""
     throttle = state.throttles.get(key)
     theirs = found or effective if throttle is None or found not in throttle.ours else throttle.before
-    theirs = theirs and theirs.strip()
-    of_all = {FOLLOWER_REPLICAS: theirs == "*", FOLLOWER_RATE: theirs not in (None, "", str(UNLIMITED))}
-    if of_all.get(key.setting, False):
-        state.others.add(key)
+    theirs = (theirs or "").strip()
+    if key.setting in (FOLLOWER_REPLICAS, FOLLOWER_RATE) and theirs not in ("", str(UNLIMITED)):
+        state.others[key] = theirs
     else:
-        state.others.discard(key)
+        state.others.pop(key, None)
 
 
 def holds_others(state: ExecutorState, brokers: Iterable[BrokerId]) -> bool:
     """Whether a very low rate at one of these brokers may hold replicas in sync, by somebody else's rate or list."""
-    if any(key.kind == "topic" for key in state.others):
+    if any(value == "*" for value in state.others.values()):
         return True
     rates = (ThrottleKey("broker", str(broker), FOLLOWER_RATE) for broker in brokers)
     return any(key in state.others for key in rates)

@@ -537,12 +537,13 @@ class Gate:
     """Resources ('broker 1', 'topic t') whose throttles don't let a copy begin.
 
     `late`: the throttle is not in force yet. `unseen`: it was in force when last seen, which is long ago. `looked_for`:
-    the unseen settings that a copy waits for.
+    the unseen settings that a copy waits for. `others_known`: what others have set was read, or can't be.
     """
 
     late: set[str] = field(default_factory=set[str])
     unseen: dict[str, list[ThrottleKey]] = field(default_factory=dict[str, list[ThrottleKey]])
     looked_for: list[ThrottleKey] = field(default_factory=list[ThrottleKey])
+    others_known: bool = True
 
     def refusal(self, names: Collection[str]) -> str | None:
         """The reason why a copy that touches these resources may not begin; None if it may."""
@@ -555,7 +556,7 @@ class Gate:
 
 def gate(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int) -> Gate:
     """Find the wanted settings that don't let a copy begin."""
-    found = Gate(not_in_force(state, book, wanted))
+    found = Gate(not_in_force(state, book, wanted), others_known=book.others.is_known(now_ms))
     for key in wanted:
         throttle = state.throttles.get(key)
         if throttle is not None and now_ms - throttle.seen_at_ms > SEEN_MS:
