@@ -21,9 +21,11 @@ from shunter.core.planning.cluster import (
     weights,
 )
 from shunter.core.planning.facts import (
+    HELD,
     OBSTACLES,
     Obstacle,
     barred,
+    beside_throttled,
     closed,
     fitness_of,
     ill_ones,
@@ -167,6 +169,8 @@ def targets(cluster: ClusterLoad, request: PlanRequest) -> Targets:
         & (~lost & ~excluded_rows & (request.scope in kind.left_by))
         for kind in OBSTACLES
     }
+    if request.scope in HELD.left_by and late.any():
+        beside[HELD] = beside_throttled(cluster, late) & ~lost & ~excluded_rows
     left = [found for kind, found in beside.items() if request.scope not in kind.taken_by]
     return Targets(
         resources=resources,

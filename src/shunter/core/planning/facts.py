@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from shunter.core.planning.cluster import ABSENT, UNKNOWN, ClusterLoad, Codes, Flags, Floats, Indexes
-from shunter.core.planning.request import EMPTYING, KEEPING, ORDER_ALONE, Scope
+from shunter.core.planning.request import BALANCING, EMPTYING, KEEPING, ORDER_ALONE, Scope
 from shunter.model.room import Room, free_bytes, room_of
 
 
@@ -62,6 +62,15 @@ CORDONED = Obstacle(
 """All log dirs of the broker are cordoned. Kafka refuses its replicas even where they are already (KAFKA-20832: in 4.4.0
 and on the branch of 4.3 after 4.3.1, which brokers can't tell from it)."""
 OBSTACLES = (OFFLINE, CORDONED)
+HELD = Obstacle(
+    "a follower on a broker that a throttle holds",
+    "followers on brokers that a throttle holds",
+    "acks=all would wait for it at a new leader epoch, until it is out of the isr",
+    order=True,
+    left_by=BALANCING,
+)
+"""A balance can wait until the throttle is lifted. Every other scope changes such partitions, and plans say what it costs."""
+LIFT_FIRST = "; lift that throttle first (`shunter throttles clear`)"
 
 
 def fitness_of(cluster: ClusterLoad) -> Codes:
@@ -163,6 +172,14 @@ def slow_come_last(before: Indexes, after: Indexes, late: Flags, *, first_stays:
     return ordered
 
 
+def beside_throttled(cluster: ClusterLoad, late: Flags) -> Flags:
+    """(P,) whether a partition has a follower in sync, as far as is known, on a slow broker; `late`: (B,) these."""
+    replicas = cluster.replicas
+    leader = replicas[:, 0] if cluster.leader is None else np.where(cluster.leader >= 0, cluster.leader, replicas[:, 0])
+    follows = (replicas != ABSENT) & (replicas != leader[:, None]) & (fitness_of(cluster) >= LEADS_FROM)
+    return np.asarray((follows & late[replicas]).any(axis=1))
+
+
 def ill_ones(replicas: Indexes, fitness: Codes) -> dict[tuple[int, int], int]:
     """The fitness of each replica that can't lead, by partition and broker."""
     rows, slots = np.nonzero((fitness < LEADS_FROM) & (replicas != ABSENT))
@@ -202,12 +219,15 @@ def in_the_way(kind: Obstacle, replicas: Indexes, fitness: Codes, shut: Flags) -
 
 __all__ = [
     "CORDONED",
+    "HELD",
     "LEADS_FROM",
+    "LIFT_FIRST",
     "OBSTACLES",
     "OFFLINE",
     "Fitness",
     "Obstacle",
     "barred",
+    "beside_throttled",
     "closed",
     "fitness_of",
     "ill_ones",

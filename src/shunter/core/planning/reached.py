@@ -10,7 +10,9 @@ from shunter.core.planning.board import Board
 from shunter.core.planning.cluster import ABSENT, ClusterLoad, Indexes, Ints, Resource, distinct
 from shunter.core.planning.facts import (
     CORDONED,
+    HELD,
     LEADS_FROM,
+    LIFT_FIRST,
     OFFLINE,
     barred,
     closed,
@@ -147,7 +149,10 @@ def what_is_unknown(plan: BalancedPlan) -> Iterator[str]:
         yield f"{counted(len(lost), 'partition has', 'partitions have')} no live replica in sync, and none of them changes: {names}"
     told = np.zeros(len(goal.movable), np.bool_)
     for kind, beside in goal.beside.items():
-        for left, out in ways_out(cluster, np.flatnonzero(beside & ~told), plan.request.scope):
+        rows = np.flatnonzero(beside & ~told)
+        for left, out in [(rows, LIFT_FIRST)] if kind is HELD else ways_out(cluster, rows, plan.request.scope):
+            if not len(left):
+                continue
             told[left] = True
             counts = counted(len(left), f"partition has {kind.replica}", f"partitions have {kind.replicas}")
             names = named(map(cluster.partition_name, left.tolist()))
@@ -182,36 +187,49 @@ def _who_is_slow(plan: BalancedPlan) -> Iterator[str]:
             why = "the request names it" if asked else "no broker without one may take them"
             counts = counted(len(came), "replica comes", "replicas come")
             ends = "where the throttle lists the topic, such a copy may not end, and once it is in sync acks=all may wait for it"
-            yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}; {ends}"
+            yield f"{held}: {counts} to it all the same ({named(map(cluster.partition_name, came))}), because {why}; {ends}{leads}"
         elif plan.request.scope in BALANCING:
             yield f"{held}: no replica comes to it until that is lifted{leads}"
         elif plan.request.scope not in ORDER_ALONE:
-            yield f"{held}: it would get only what no other broker may take"
+            yield f"{held}: it would get only what no other broker may take{leads}"
         elif leads:
             yield f"{held}{leads}"
 
 
 def _told_leaders(plan: BalancedPlan, at: int) -> str:
-    """How many partitions a broker that a throttle holds leads no longer, or newly, to be put behind that; "": none.
+    """How many partitions a broker that a throttle holds follows at a new leader epoch, or leads newly; "": none.
 
-    Kafka does not throttle a replica that is in sync. But each follower begins anew under a new leader, and is held until
-    it has caught up once more: until it is put out of the isr, acks=all waits for it.
+    To be put behind that the throttle holds it. Kafka does not throttle a replica that is in sync. But each follower begins
+    anew at a leader epoch, and is held until it has caught up once more: until it is put out of the isr, acks=all waits.
+    An epoch begins where the leader changes, or a replica is dropped.
     """
     cluster, ends = plan.cluster, plan.replicas
     if cluster.leader is None:
         return ""
     turned = np.zeros(len(ends), np.bool_)
     turned[[*plan.changed.tolist(), *plan.elected.tolist()]] = True
-    stays = (ends == at).any(axis=1)
-    follows = int((turned & stays & (cluster.leader != ends[:, 0]) & (ends[:, 0] != at)).sum())
+    stays = turned & (cluster.replicas == at).any(axis=1) & (ends == at).any(axis=1)
+    rows = np.flatnonzero(stays & (ends[:, 0] != at))
+    begins = [
+        int(cluster.leader[row]) != int(ends[row, 0]) or not np.isin(cluster.replicas[row], (*ends[row], ABSENT)).all()
+        for row in rows.tolist()
+    ]
+    follows = rows[np.array(begins, np.bool_)]
     comes = int((turned & (cluster.leader != at) & (ends[:, 0] == at)).sum())
     told = ""
     if comes:
         told += f"; it leads {counted(comes, 'more partition')}"
-    if follows:
-        which = counted(follows, "partition that it holds gets", "partitions that it holds get")
-        told += f"; {which} another leader, and acks=all may wait for it there until it is out of the isr"
+    if len(follows):
+        which = counted(len(follows), "partition that it follows gets", "partitions that it follows get")
+        told += f"; {which} a new leader epoch, and acks=all may wait for it there until it is out of the isr"
         told += " (`replica.lag.time.max.ms`): lift the throttle first (`shunter throttles clear`)"
+        least = np.ones(len(ends), np.int64) if cluster.min_isr is None else cluster.min_isr
+        whole = ((ends != ABSENT) & (ends != at)).sum(axis=1)
+        if len(thin := follows[whole[follows] < least[follows]]):
+            names = named(map(cluster.partition_name, thin.tolist()))
+            told += (
+                f"; {names} would have fewer than min.insync.replicas then: `execute` waits there until it is lifted"
+            )
     return told
 
 

@@ -188,6 +188,28 @@ def test_a_slow_broker_gives_what_it_has_too_much_of() -> None:
     assert 3 not in made.moves.target.tolist()
 
 
+def test_a_balance_leaves_what_a_slow_broker_follows_and_says_so() -> None:
+    """An outsider's find: a rebalance beside a slow follower left partitions with one replica in sync for minutes."""
+    rows = [("t", [0, 3], 5.0) for _ in range(8)] + [("u", [0, 1], 5.0) for _ in range(8)]
+    made = plan(with_facts(cluster_of(["a"] * 4, rows), (3,)), PlanRequest())
+    assert made.changed.tolist()
+    assert set(made.changed.tolist()) <= set(range(8, 16))
+    (told,) = [each for each in made.notes if "followers on brokers that a throttle holds" in each]
+    assert told.startswith("8 partitions have followers on brokers that a throttle holds (t-0")
+    assert told.endswith("out of the isr; lift that throttle first (`shunter throttles clear`)")
+
+
+def test_a_drain_beside_a_slow_follower_says_where_too_few_would_stay_in_sync() -> None:
+    rows = [("t", [0, 3], 1.0), ("t", [0, 1], 1.0)]
+    cluster = with_facts(cluster_of(["a"] * 4, rows), (3,))
+    cluster = replace(cluster, leader=np.array([0, 0]), min_isr=np.array([2, 2]))
+    (told,) = [each for each in plan(cluster, PlanRequest(Scope.DRAIN, (0,))).notes if each.startswith(TOLD.format(3))]
+    assert "; 1 partition that it follows gets a new leader epoch, and acks=all may wait for it there" in told
+    assert told.endswith(
+        "; t-0 would have fewer than min.insync.replicas then: `execute` waits there until it is lifted"
+    )
+
+
 def test_a_slow_broker_is_not_filled_and_the_plan_says_why() -> None:
     rows = [("t", [0, 1], 5.0) for _ in range(8)]
     some = with_facts(cluster_of(["a"] * 4, rows), (3,))
@@ -241,9 +263,7 @@ def test_a_slow_broker_that_leads_no_longer_is_told_with_what_that_may_cost(scop
     cluster = replace(cluster, leader=np.array([3, 3, 3, 3]))
     made = plan(cluster, PlanRequest(scope, (3,) if scope is Scope.DEMOTE else ()))
     fewer = sum(row[0] != 3 for row in rows_of(made))
-    which = (
-        f"{fewer} partitions that it holds get another leader, and acks=all may wait for it there until it is out of"
-    )
+    which = f"{fewer} partitions that it follows get a new leader epoch, and acks=all may wait for it there until it is out of"
     (note,) = [each for each in made.notes if each.startswith(TOLD.format(3))]
     assert which in note
     assert "`shunter throttles clear`" in note
