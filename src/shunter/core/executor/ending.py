@@ -23,9 +23,10 @@ from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import is_down, told_debts
 from shunter.core.executor.waits import ENDLESS
-from shunter.core.throttles import LOWEST_RATE
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LOWEST_RATE, is_listed, told_rates
 from shunter.core.wording import counted
 from shunter.model.execution import Direction, ThrottleKey
+from shunter.model.inventory import OF_USE_BYTES_PER_S
 from shunter.model.partition import TopicPartition
 
 COUNTED = 200
@@ -62,6 +63,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         return Ending(None, _told_throttles(state))
     going: list[Move] = []
     reasons: Counter[str] = Counter()
+    slow: Counter[str] = Counter()
     blocked: dict[str, list[tuple[TopicPartition, str]]] = {}
     for move in opened:
         why = None if move.paused else stuck(state, move)
@@ -69,11 +71,19 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
             blocked.setdefault(why.replace(str(move.tp), "it"), []).append((move.tp, way_out(state, move)))
         elif move.paused or move.waits.kind in ENDLESS:
             reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
+        elif rates := _slow_rates(state, meter, move, others):
+            slow[rates] += 1
         else:
             going.append(move)
-    held = "; ".join([*(f"{many} {why}" for why, many in reasons.most_common(3)), *_told_blocked(blocked)])
+    held = "; ".join(
+        [
+            *(f"{many} {why}" for why, many in reasons.most_common(3)),
+            *(f"{many} at somebody's rate, which others may share ({rates})" for rates, many in slow.most_common(1)),
+            *_told_blocked(blocked),
+        ]
+    )
     if not going:
-        return Ending(None, f"no end: {held}")
+        return Ending(None, f"{'end unknown' if slow else 'no end'}: {held}")
     if state.cluster.silent_since_ms is not None:
         return Ending(None, "the cluster does not answer")
     if all(move.direction is not Direction.FORWARD and not _left(state, meter, move) for move in going):
@@ -97,6 +107,21 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         late = "the end is overdue" if counts_bytes else "the last copies are about to be in sync"
         return Ending(None, "; ".join(told for told in (late, held) if told))
     return Ending(found, held)
+
+
+def _slow_rates(state: ExecutorState, meter: Meter, move: Move, others: Mapping[ThrottleKey, int]) -> str:
+    """Others' rates that hold copies of a move to less than is of use, in words; "": none does.
+
+    Nobody knows how fast such copies are: whatever else that rate holds takes its part, and fetches come in bursts.
+    """
+    seen = state.cluster.partition(move.tp)
+    copies = [broker for broker, left in bytes_left(state, move, meter.present).items() if left] if others else []
+    keys = [ThrottleKey("broker", str(broker), FOLLOWER_RATE) for broker in copies]
+    if state.limit is None:  # Under a limit its lists name every copy.
+        keys = [key for key in keys if is_listed(state.others, move.tp, key)]
+    if copies and seen is not None:
+        keys.append(ThrottleKey("broker", str(seen.leader), LEADER_RATE))
+    return told_rates({key: others[key] for key in keys if others.get(key, OF_USE_BYTES_PER_S) < OF_USE_BYTES_PER_S})
 
 
 def _left(state: ExecutorState, meter: Meter, move: Move) -> int:

@@ -277,7 +277,7 @@ def _pause(state: ExecutorState, _command: Command, moves: list[Move]) -> Decide
     goes_on = any(move.tp not in waiting for move in state.open_moves())
     step = "No step of a paused move begins, and other moves go on" if goes_on else "No step begins"
     held = any(move.copying and move.tp not in cancelled for move in moves)
-    slowed = f"; {SLOWED}" if held or not (goes_on or cancelled) else ""
+    slowed = f"; {SLOWED}" if held else ""
     return DecidedOrder(True, f"{done}. {step}{slowed}{told}", paused)
 
 

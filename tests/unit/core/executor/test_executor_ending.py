@@ -13,7 +13,7 @@ from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.ready import CommandReply
 from shunter.core.executor.state import CurrentStep, ExecutorState, Move, MoveEnd
 from shunter.core.executor.waits import Wait, WaitKind
-from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LOWEST_RATE
+from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS, LEADER_RATE, LOWEST_RATE
 from shunter.model.execution import (
     CommandKind,
     Direction,
@@ -118,6 +118,22 @@ def test_a_wait_that_the_executor_can_not_end_has_no_end(kind: WaitKind) -> None
     found = ending(state, meter)
     assert found.held == ("no end: 1 waiting: broker 4 is down" if endless else "")
     assert (found.estimate is None) is endless
+
+
+@pytest.mark.parametrize("limit", [None, 50_000])
+def test_nobody_knows_when_copies_under_somebodys_low_rate_end(limit: int | None) -> None:
+    """An outsider's find: "ends in 15 s" of what was not there 80 s later: others' replicas shared the rate."""
+    state, meter = copying(2, size=600_000, limit=limit)
+    slow = {ThrottleKey("broker", "10", FOLLOWER_RATE): 20_000}
+    if limit is None:
+        state.others[ThrottleKey("topic", "t", FOLLOWER_REPLICAS)] = "0:10"
+    found = when_it_ends(state, meter, 30_000, slow)
+    assert found.held == "1 at somebody's rate, which others may share (broker 10 to 20.0 kB/s)"
+    assert found.estimate is not None, "the other one ends"
+    state.moves.pop(T1)
+    assert when_it_ends(state, meter, 30_000, slow) == Ending(None, f"end unknown: {found.held}")
+    fast = {ThrottleKey("broker", "10", FOLLOWER_RATE): 2_000_000}
+    assert when_it_ends(state, meter, 30_000, fast).held == ""
 
 
 def test_the_same_wait_of_many_moves_is_told_once_whatever_it_has_lasted() -> None:

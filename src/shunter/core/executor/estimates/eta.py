@@ -210,7 +210,7 @@ def estimate(
             line.waits = move.waits.kind is WaitKind.TURN
             lines.append(line)
     points = meter.points()
-    into, out = _floored(lines, *lower_rates(others or {}))
+    into, out = lower_rates(others or {})
     held = None if state.limit is not None else _held(lines, into, out)
     if len(points) < 3 or points[-1].at_ms - points[0].at_ms < LEAST_MS:
         pace = _expected(state, meter, lines)
@@ -297,22 +297,6 @@ def _expected(state: ExecutorState, meter: Meter, lines: Iterable[Line]) -> _Pac
 def _least_rate(copies: int) -> float:
     """Bytes per second that pass under any throttle: a fetch at a time, and it may bring ten partitions."""
     return LOWEST_RATE * min(MOST_AT_ONCE, copies)
-
-
-def _floored(
-    lines: Iterable[Line], into: Mapping[BrokerId, float], out: Mapping[BrokerId, float]
-) -> tuple[dict[BrokerId, float], dict[BrokerId, float]]:
-    """Others' rates into and out of brokers, not below what passes under any throttle."""
-    comes: Counter[BrokerId] = Counter()
-    goes: Counter[BrokerId] = Counter()
-    for line in lines:
-        receivers = [broker for stage in line.stages for broker in stage]
-        comes.update(receivers)
-        goes[line.sender] += len(receivers)
-    return (
-        {broker: max(rate, _least_rate(comes[broker])) for broker, rate in into.items()},
-        {broker: max(rate, _least_rate(goes[broker])) for broker, rate in out.items()},
-    )
 
 
 def _held(lines: Iterable[Line], into: Mapping[BrokerId, float], out: Mapping[BrokerId, float]) -> _Pace | None:

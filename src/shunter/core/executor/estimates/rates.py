@@ -73,6 +73,8 @@ class Meter:
         default_factory=dict[tuple[BrokerId, TopicPartition], int]
     )
     """The most bytes that each copy under way was seen to have."""
+    ended: dict[TopicPartition, int] | None = None
+    """Bytes of each move's ended steps that were counted; None: no sample was taken yet."""
     begun_at_ms: dict[tuple[BrokerId, TopicPartition], int] = field(
         default_factory=dict[tuple[BrokerId, TopicPartition], int]
     )
@@ -150,6 +152,7 @@ class Meter:
         copying: Counter[Pair] = Counter()
         since: list[int] = []
         under_way = {(broker, move.tp) for move in state.stepping() for broker in move.copying}
+        self._count_ended(state, under_way, copying)
         self.present = {key: had for key, had in self.present.items() if key in under_way}
         self.begun_at_ms = {key: at_ms for key, at_ms in self.begun_at_ms.items() if key in under_way}
         for move in state.stepping():
@@ -171,6 +174,25 @@ class Meter:
                     copying[-1 if partition is None else partition.leader, broker] += 1
                     since.append(move.step.begun_at_ms)
         return copying, min(since, default=0)
+
+    def _count_ended(
+        self, state: ExecutorState, under_way: set[tuple[BrokerId, TopicPartition]], copying: Counter[Pair]
+    ) -> None:
+        """Count what steps that ended brought after they were seen last: small copies end between two looks."""
+        known, self.ended = self.ended, {tp: move.copied_bytes for tp, move in state.moves.items() if move.copied_bytes}
+        if known is None:
+            return
+        seen: dict[TopicPartition, list[BrokerId]] = {}
+        for broker, tp in self.present.keys() - under_way:
+            seen.setdefault(tp, []).append(broker)
+        for tp, copied in self.ended.items():
+            move, partition = state.moves[tp], state.cluster.partition(tp)
+            brokers = seen.get(tp) or [each for each in move.current if each not in move.original][-1:]
+            rest = copied - known.get(tp, 0) - sum(self.present.get((broker, tp), 0) for broker in brokers)
+            if copied > known.get(tp, 0) and rest > 0:
+                for broker in brokers:
+                    self.received[broker] = self.received.get(broker, 0) + rest // len(brokers)
+                    copying[-1 if partition is None else partition.leader, broker] += 1
 
     def _count_work(self, copying: Counter[Pair], others: Mapping[ThrottleKey, int], lasted_ms: int) -> None:
         if self.limit is None:
