@@ -278,6 +278,26 @@ def test_a_broker_that_is_upgraded_in_the_middle_of_a_move_takes_it_up(world):
     assert world.replicas(TP) == (1, 2, 6)
 
 
+def test_a_move_that_an_older_controller_left_is_sent_out_in_a_new_leader_epoch(world):
+    """'…until the controller gets restarted and a new LeaderAndIsr is sent out.': Apache's writes the assignment first,
+    and then the leader epoch. If it dies in between, the leader knows no addition, and takes one only in a new epoch.
+    """
+    topic, known = world.store.topics["t"], world.leadership(TP).leader_epoch
+    left = {**topic.assignments, 0: ReplicaAssignment((4, 2, 3, 1), (4,), (1,))}
+    world.store.topics["t"] = topic._replace(assignments=left, version=topic.version + 1)
+    before = len(world.sent)
+    world.fail_over()
+    told = {
+        request.broker
+        for request in world.sent[before:]
+        if isinstance(request, SendLeaderAndIsr)
+        for each in request.topics
+        for number, state in each.partitions
+        if number == 0 and state.leadership.leader_epoch == known + 1 and state.assignment.adding == (4,)
+    }
+    assert told == {1, 2, 3, 4}
+
+
 def test_a_controller_that_knows_nothing_of_a_move_ends_it_and_is_believed(world):
     """'As soon as the controller gets downgraded, it will send a LeaderAndIsr with no targetReplicas which ensures that
     all brokers will stop their reassignments': the assignment that it leaves counts, and our record is closed (0107).

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError
 from tidying import remember
 
 from lab.testbed.waiting import wait_until
+from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.drivers.admin.metadata import live_brokers
 
 SHUNTER = [sys.executable, "-c", "from shunter.cli import main; main()"]
@@ -120,7 +120,9 @@ class Cluster:
 
     def __init__(self, bootstrap: str) -> None:
         """Connect."""
-        self.admin = KafkaAdminClient(bootstrap_servers=bootstrap.split(","))
+        self.admin = PinnedAdminClient(
+            bootstrap_servers=bootstrap.split(",")
+        )  # The library can't describe old brokers.
 
     def close(self) -> None:
         self.admin.close()

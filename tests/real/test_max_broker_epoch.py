@@ -40,12 +40,12 @@ from shunter.wire.versions import LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA
 CONTROLLER_ID = 1000
 
 
-def two_passes(folder: Path, connect: str) -> tuple[ShunterController, Path]:
+def two_passes(folder: Path, connect: str, *options: str) -> tuple[ShunterController, Path]:
     """A controller in the first pass of the upgrade, and its settings file."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = folder / "controller.toml"
     settings.write_text('control_request_epoch = "per-broker"\n')
-    return ShunterController(folder / "shunter", connect, options=("--config", str(settings))), settings
+    return ShunterController(folder / "shunter", connect, options=("--config", str(settings), *options)), settings
 
 
 def switch(controller: ShunterController, settings: Path, word: str) -> None:

@@ -4,12 +4,15 @@ Source: Apache's guide, "ZooKeeper to KRaft Migration"; docs/decisions/0027-leav
 """
 
 import json
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
+from executor_process import Cluster, Shunter, write_plan
+from executor_scenarios import nothing_is_lost
 from kafka import KafkaProducer
 from kazoo.client import KazooClient
-from yard import cli
+from live_producer import LiveProducer, fill
+from yard import HELD_BACK, cli
 
 from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION
 from lab.testbed.controller import ShunterController
@@ -20,6 +23,7 @@ from lab.testbed.probes import brokers_known_at
 from lab.testbed.tools import REASSIGN_PARTITIONS, TOPICS, kafka_tool
 from lab.testbed.waiting import wait_until
 from lab.testbed.zookeeper import ZooKeeperServer
+from shunter.app.exit_codes import ExitCode
 from shunter.formats.znodes import paths as znodes
 
 pytestmark = [
@@ -114,24 +118,16 @@ def end_the_move(server, brokers, folder, zk):
     assert "there is nothing to hand back" in told
 
 
-def test_a_cluster_leaves_shunter_for_kraft(tmp_path, monkeypatch):
-    """Shunter leaves by itself when `/migration` appears, and the migration ends. No written record is lost.
-
-    A move that was under way is told, by Shunter when it leaves and by `hand-back`, and can be ended.
-    """
-    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path / "state"))
+@contextmanager
+def before_migration(folder):
+    """Two brokers that are ready for a migration, under Shunter. Gives its parts, and a function that migrates."""
     port = free_port()
     with ExitStack() as stack:
-        server = stack.enter_context(ZooKeeperServer(tmp_path / "zookeeper"))
-        controller = stack.enter_context(ShunterController(tmp_path / "controller", server.connect_string))
+        server = stack.enter_context(ZooKeeperServer(folder / "zookeeper"))
+        controller = stack.enter_context(ShunterController(folder / "controller", server.connect_string))
+        more = {**migrating(port, server.connect_string), "offsets.topic.replication.factor": 2, **HELD_BACK}
         brokers = [
-            KafkaBroker(
-                number,
-                server.connect_string,
-                tmp_path / f"broker-{number}",
-                heap_mib=160,
-                properties={**migrating(port, server.connect_string), "offsets.topic.replication.factor": 2},
-            )
+            KafkaBroker(number, server.connect_string, folder / f"broker-{number}", heap_mib=160, properties=more)
             for number in (1, 2)
         ]
         for broker in brokers:
@@ -140,40 +136,76 @@ def test_a_cluster_leaves_shunter_for_kraft(tmp_path, monkeypatch):
         for broker in brokers:
             broker.wait_ready()
             wait_until(lambda b=broker: {1, 2} <= brokers_known_at(b.port), what="it knows both", timeout_s=BOUND_S)
-        create(brokers[0], TOPIC, "1:2")
-        assert produce(brokers, b"before") == 0
-        begin_a_move(brokers, tmp_path)
-
         zk = KazooClient(server.connect_string)
         zk.start()
         stack.callback(zk.close)
         stack.callback(zk.stop)
-        cluster_id = json.loads(zk.get(znodes.CLUSTER_ID)[0])["id"]
-        quorum = quorum_node(tmp_path / "quorum", port, server.connect_string, cluster_id)
-        stack.callback(quorum.kill)
-        quorum.start()
-        wait_until(
-            lambda: "this cluster migrates to KRaft" in controller.log_tail(10_000),
-            what="Shunter leaves",
-            timeout_s=BOUND_S,
-        )
-        wait_until(lambda: LEFT in controller.log_tail(10_000), what="it says what it leaves", timeout_s=BOUND_S)
 
         def held_by_kraft():
             held = zk.exists(znodes.CONTROLLER) and json.loads(zk.get(znodes.CONTROLLER)[0])
             return bool(held) and held["brokerid"] == QUORUM and held["kraftControllerEpoch"] >= 0
 
-        wait_until(held_by_kraft, what="the KRaft controller holds /controller", timeout_s=BOUND_S)
-        wait_until(
-            lambda: "Completed migration of metadata from ZooKeeper to KRaft" in quorum.log_tail(100_000),
-            what="the migration has ended",
-            timeout_s=BOUND_S,
-        )
-        assert controller.alive
-        assert not controller.is_leading()
+        def migrate():
+            cluster_id = json.loads(zk.get(znodes.CLUSTER_ID)[0])["id"]
+            quorum = quorum_node(folder / "quorum", port, server.connect_string, cluster_id)
+            stack.callback(quorum.kill)
+            quorum.start()
+            for end, told in (
+                ("Shunter leaves", lambda: "this cluster migrates to KRaft" in controller.log_tail(10_000)),
+                ("the KRaft controller holds /controller", held_by_kraft),
+                (
+                    "the migration has ended",
+                    lambda: "Completed migration of metadata from ZooKeeper to KRaft" in quorum.log_tail(100_000),
+                ),
+            ):
+                wait_until(told, what=end, timeout_s=BOUND_S)
+            assert controller.alive
+            assert not controller.is_leading()
+
+        yield server, controller, brokers, zk, migrate
+
+
+def test_a_cluster_leaves_shunter_for_kraft(tmp_path, monkeypatch):
+    """Shunter leaves by itself when `/migration` appears, and the migration ends. No written record is lost.
+
+    A move that was under way is told, by Shunter when it leaves and by `hand-back`, and can be ended.
+    """
+    monkeypatch.setenv("SHUNTER_STATE", str(tmp_path / "state"))
+    with before_migration(tmp_path) as (server, controller, brokers, zk, migrate):
+        create(brokers[0], TOPIC, "1:2")
+        assert produce(brokers, b"before") == 0
+        begin_a_move(brokers, tmp_path)
+        migrate()
+        assert LEFT in controller.log_tail(10_000)
         assert produce(brokers, b"after") == 1
         describe = ("--describe", "--topic", TOPIC)
         told = kafka_tool(TOPICS, "--bootstrap-server", brokers[0].bootstrap, *describe, timeout_s=BOUND_S).stdout
         assert "Replicas: 1,2\tIsr: 1,2" in told, told
         assert json.loads(zk.get(znodes.topic(TOPIC))[0])["partitions"] == {"0": [1, 2]}
         end_the_move(server, brokers, tmp_path, zk)
+
+
+def test_an_execution_goes_on_through_a_migration(tmp_path):
+    """The executor asks Shunter for the first steps, and the KRaft controller for the last. Nothing is lost."""
+    original, target = dict.fromkeys(range(4), (1,)), dict.fromkeys(range(4), (2,))
+    with before_migration(tmp_path) as (_, _, brokers, _, migrate):
+        bootstrap = ",".join(broker.bootstrap for broker in brokers)
+        with ExitStack() as stack:
+            cluster = stack.enter_context(closing(Cluster(bootstrap)))
+            cluster.make(TOPIC, original)
+            fill(bootstrap, TOPIC, len(original), 3_000_000)
+            producer = stack.enter_context(LiveProducer(bootstrap, TOPIC, len(original)))
+            plan = str(write_plan(tmp_path / "plan.json", TOPIC, target))
+            shunter = Shunter(bootstrap, tmp_path / "moves.journal")
+            running = shunter.start("execute", plan, "--yes", "--throttle", "10K", "--max-concurrent", "2")
+            running.wait_for(lambda: cluster.ongoing() > 0, about="moves under way")
+            migrate()
+            assert running.progress["counts"].get("moving", 0) > 0, running.lines[-3:]
+            done = shunter.run("limit", "20M")
+            assert done.returncode == ExitCode.DONE, done.stdout + done.stderr
+            assert running.end(240) == ExitCode.DONE, running.lines[-3:]
+            producer.stop()
+            after = stack.enter_context(closing(Cluster(bootstrap)))  # The first one asks Shunter, as it did before.
+            assert (after.replicas(TOPIC), after.ongoing()) == (target, 0)
+            assert after.throttles((1, 2), (TOPIC,)) == {}
+            nothing_is_lost(producer)

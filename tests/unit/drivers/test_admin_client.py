@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from kafka import errors as kafka_errors
 from kafka.errors import KafkaConnectionError, NodeNotReadyError, RequestTimedOutError
+from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
 
 from shunter.drivers.admin import cluster
 from shunter.drivers.admin.answers import NotSet, check_described, code_of, setting_seen, topic_seen, translated
-from shunter.drivers.admin.client import REFUSALS_AT_MOST, connected
+from shunter.drivers.admin.client import REFUSALS_AT_MOST, PinnedAdminClient, connected
 from shunter.drivers.admin.cluster import KafkaPythonAdmin, _code
-from shunter.drivers.admin.metadata import MetadataObserver
+from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.protocol import StillOurs, always
 from shunter.errors import DriverError, ErrorCode, RequestRejected, told_code
 from shunter.model.execution import ObservedPartition, ThrottleKey
@@ -230,6 +231,29 @@ def test_a_refused_login_is_told_with_its_reason_and_soon():
     assert str(told.value) == f"connecting: the cluster does not let us in: {WHY.decode()}"
     assert not told.value.retriable
     assert broker.logins == REFUSALS_AT_MOST
+
+
+class Answering:
+    """The connections to a cluster of one broker, which answers DescribeCluster in one version."""
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+
+    async def send(self, _request: DescribeClusterRequest) -> DescribeClusterResponse:
+        broker = DescribeClusterResponse.DescribeClusterBroker(broker_id=1, host="h", port=9, rack="a")
+        told = {"cluster_id": "c", "controller_id": 1, "authorized_operations": {8}}
+        return DescribeClusterResponse(version=self.version, brokers=[broker], error_code=0, **told)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+async def test_the_cluster_is_described_by_brokers_of_any_version(version: int) -> None:
+    """A broker before Kafka 3.7 answers in version 0, without an endpoint type. The library fails with a KeyError."""
+    client = PinnedAdminClient.__new__(PinnedAdminClient)
+    client._manager = Answering(version)
+    described = await client._describe_cluster()
+    assert live_brokers(described) == {1: "a"}
+    assert (described["cluster_id"], described["controller_id"]) == ("c", 1)
+    assert described["authorized_operations"] == ["DESCRIBE"]
 
 
 class Cluster(KafkaPythonAdmin):

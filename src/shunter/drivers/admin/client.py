@@ -1,4 +1,4 @@
-"""kafka-python's Admin client, changed in two ways: it asks one broker for metadata, and reports why a login fails."""
+"""kafka-python's Admin client, changed: it asks one broker for metadata, reads older brokers, says why a login fails."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
+from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from shunter.drivers.admin.answers import check_described, translated
@@ -52,6 +53,18 @@ class PinnedAdminClient(KafkaAdminClient):  # type: ignore[misc]
         response = await self._manager.send(request, node_id=broker)
         metadata: dict[str, Any] = response.to_dict()
         return metadata
+
+    async def _describe_cluster(self) -> dict[str, Any]:
+        """As the library's method, which fails where an answer has no endpoint type (brokers before Kafka 3.7)."""
+        try:
+            described: dict[str, Any] = await super()._describe_cluster()
+        except KeyError:
+            answer = await self._manager.send(DescribeClusterRequest(include_cluster_authorized_operations=True))
+            if answer.error_code:
+                raise kafka_errors.for_code(answer.error_code)(answer.error_message) from None
+            described = answer.to_dict()
+            self._process_acl_operations(described)
+        return described
 
     def known_to(self, broker: BrokerId, topics: Sequence[str]) -> list[str]:
         """Return those of these topics that a broker knows."""

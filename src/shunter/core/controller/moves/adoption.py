@@ -155,5 +155,10 @@ class Adoption:
                 forced=True,
             )
             draft.transition(tp, Trigger.ADOPTED if partition.assignment.in_motion else Trigger.INHERITED, adopted)
+            known = None if tp in draft.state.unreadable else partition.leadership
+            if partition.assignment.in_motion and known is not None:
+                # Apache's controller writes an assignment before the leader epoch. If it died in between, the leader
+                # does not know the additions, and would ignore them in the epoch that it has.
+                draft.lead(tp, known.in_new_epoch())
         if decided.row is Row.LEGACY_IGNORED:
             self.moves.forget_legacy(draft, {tp})
