@@ -46,7 +46,9 @@ def refuse_connect(spark: SparkSession, work: str) -> None:
         SettingsError: it is one.
     """
     if not is_classic(spark):
-        raise SettingsError(f"{work} needs a classic session of Spark, not one of Spark Connect: leave out spark.remote")
+        raise SettingsError(
+            f"{work} needs a classic session of Spark, not one of Spark Connect: leave out spark.remote"
+        )
 
 
 def query_of_batch(spark: SparkSession) -> str:
