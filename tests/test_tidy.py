@@ -102,6 +102,13 @@ def test_only_rooms_with_a_clock_ask_for_the_time() -> None:
     assert [told for path in others for told in wall_clock_calls(path)] == []
 
 
+def test_one_module_touches_a_classic_session_of_spark() -> None:
+    touches = re.compile(r"sparkContext|\._(jvm|jsc|jdf|sc)\b|\.rdd\b")
+    assert [path.name for path in SOURCES if PACKAGE in path.parents and touches.search(path.read_text())] == [
+        "classic.py"
+    ]
+
+
 def test_tests_wait_for_conditions_and_never_for_time() -> None:
     assert [told for path in TESTS for told in naps(path)] == []
 

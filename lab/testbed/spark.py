@@ -1,4 +1,4 @@
-"""A Spark cluster of its own: a master and workers, from the jars of the pyspark wheel."""
+"""A Spark cluster of its own: a master and workers, or a Spark Connect server, from the jars of the pyspark wheel."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from lab.testbed.server import Server
 from lab.testbed.waiting import wait_until
 
 MASTER_CLASS = "org.apache.spark.deploy.master.Master"
+CONNECT_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
 WORKER_CLASS = "org.apache.spark.deploy.worker.Worker"
 DAEMON_HEAP_MIB = 256
 
@@ -125,6 +126,39 @@ class SparkWorker(SparkDaemon):
     def _arguments(self) -> Sequence[str]:
         offered = ("--cores", str(self._cores), "--memory", f"{self._memory_mib}M")
         return (*offered, "--work-dir", str(self.folder / "work"), self._master_url)
+
+
+class SparkConnect(SparkDaemon):
+    """A Spark Connect server, and Spark in the same JVM."""
+
+    def __init__(self, folder: Path, conf: Mapping[str, str], *, start_timeout_s: float = 120.0) -> None:
+        """Describe the server; nothing starts yet.
+
+        Args:
+            folder: A folder of its own; made if absent.
+            conf: Configuration of its Spark, the master too.
+            start_timeout_s: Bound for each start, in seconds.
+        """
+        super().__init__("spark-connect", folder, start_timeout_s=start_timeout_s)
+        self._conf = conf
+
+    @property
+    def url(self) -> str:
+        """What a session names as `spark.remote`: `sc://HOST:PORT`."""
+        return f"sc://{self.address}"
+
+    def _prepare(self, port: int) -> Sequence[str]:
+        bound = {"address": LOOPBACK, "port": str(port)}
+        conf = {**self._conf, **{f"spark.connect.grpc.binding.{name}": value for name, value in bound.items()}}
+        options = (f"--conf={name}={value}" for name, value in conf.items())
+        return [str(pyspark_home() / "bin" / "spark-submit"), "--class", CONNECT_CLASS, *options, "spark-internal"]
+
+    def _environment(self) -> Mapping[str, str]:
+        # It computes itself, so its memory and its options are those of a driver.
+        return {**super()._environment(), "SPARK_DAEMON_MEMORY": "", "SPARK_DAEMON_JAVA_OPTS": ""}
+
+    def _serves(self, port: int) -> bool:
+        return port_accepts(port)
 
 
 class SparkStandalone:

@@ -18,14 +18,17 @@ _MINOR = ".".join(__version__.split(".")[:2])
 KAFKA_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_SOURCES.get(_MINOR, '4.2.0')}"
 """Spark's own Kafka source, for the Spark that is installed."""
 
+_ZONE = "spark.sql.session.timeZone"
 FIXED = {
     # Times are UTC everywhere; a session in local time would shift every partition folder.
-    "spark.sql.session.timeZone": "UTC",
+    _ZONE: "UTC",
     # collect_list per replica holds a few thousand numbers; Spark's fallback to sorting at 128 keys costs twice the time.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     # Several folders are written side by side; else every task sorts its rows again by folder.
     "spark.sql.maxConcurrentOutputFileWriters": "64",
     "spark.sql.parquet.compression.codec": "zstd",
+}
+DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
@@ -54,6 +57,8 @@ SMALL = {
 SMALL_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
 LARGEST_METHOD = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 """For JVMs that Shunter does not start: Spark generates several small methods instead of one that is not compiled."""
+REMOTE = "spark.remote"
+"""Names a Spark Connect server, `sc://HOST:PORT`. Spark is open there already, and has been given Delta."""
 LOGGING = Path(__file__).parent / "log4j2.properties"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
@@ -105,7 +110,9 @@ def open_session(settings: SessionSettings) -> SparkSession:
 
 def spark_settings(settings: SessionSettings) -> dict[str, str]:
     """The configuration that Spark is opened with."""
-    chosen = dict(FIXED)
+    if REMOTE in settings.conf:
+        return {**FIXED, **LARGEST_METHOD, **settings.conf, _ZONE: FIXED[_ZONE]}
+    chosen = FIXED | DELTA
     chosen["spark.ui.enabled"] = str(settings.web_page).lower()
     # A terminal shows Shunter's own progress; Spark's bar would write over it.
     chosen["spark.ui.showConsoleProgress"] = "false"
@@ -134,5 +141,5 @@ def spark_settings(settings: SessionSettings) -> dict[str, str]:
     # In a zip of Shunter there is no such file, and spark-submit's logging is the user's choice anyway.
     quiet = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} " if LOGGING.is_file() else ""
     chosen[JAVA_OPTIONS] = quiet + java
-    chosen["spark.sql.session.timeZone"] = FIXED["spark.sql.session.timeZone"]
+    chosen[_ZONE] = FIXED[_ZONE]
     return chosen

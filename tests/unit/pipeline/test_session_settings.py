@@ -21,6 +21,13 @@ def test_what_is_asked_for_wins_but_for_utc():
     assert (chosen[LIMIT], chosen["spark.sql.session.timeZone"]) == ("1", "UTC")
 
 
+def test_a_connect_session_is_given_what_a_session_may_set():
+    chosen = spark_settings(SessionSettings(conf={"spark.remote": "sc://yard:15002"}))
+    assert chosen["spark.remote"] == "sc://yard:15002"
+    assert all(name.startswith("spark.sql.") for name in chosen.keys() - {"spark.remote"})
+    assert "spark.sql.extensions" not in chosen
+
+
 def test_on_this_machine_small_work_is_cut_into_few_tasks():
     here, elsewhere = (spark_settings(SessionSettings(master=master)) for master in ("local[3]", "spark://yard:7077"))
     assert here["spark.sql.shuffle.partitions"] == "3"

@@ -37,7 +37,7 @@ from shunter.pipeline.load.model_batch import Modelled, model_lake
 from shunter.pipeline.packaging import package
 from shunter.pipeline.planning.fleet_worker import ClusterLimit
 from shunter.pipeline.planning.plan_batch import FleetOutcome, FleetPlan, plan_lake
-from shunter.pipeline.session import KAFKA_SOURCE, SessionSettings, is_small, open_session
+from shunter.pipeline.session import KAFKA_SOURCE, REMOTE, SessionSettings, is_small, open_session
 from shunter.pipeline.sources.kafka_topic import read_topic
 
 _KEPT_APART = {"", "file", "hdfs", "viewfs", "abfs", "abfss", "wasb", "wasbs", "adl", "gs"}
@@ -98,12 +98,13 @@ def spark_session(
         # Workers on this machine have to run the same Python as this process; Spark would take any `python3`.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     refuse_if_unsafe(settings)
-    own = _submitted() or brings_delta(settings.conf)
+    elsewhere = _submitted() or REMOTE in settings.conf
+    own = elsewhere or brings_delta(settings.conf)
     small = beside is not None and not is_schema(settings.root) and is_small((settings.lake.root, *beside))
     opened = SessionSettings(
         name="shunter pipeline",
         # spark-submit has said its master already; a plain `shunter pipeline` runs on this machine.
-        master=settings.master if settings.master or _submitted() else "local[*]",
+        master=settings.master if settings.master or elsewhere else "local[*]",
         memory=settings.memory,
         ivy_cache=cache_folder() / "ivy" if packages else None,
         packages=packages,

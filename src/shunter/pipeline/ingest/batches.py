@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from shunter.core.wording import counted as counted_word
+from shunter.pipeline.classic import tasks_at_once
 from shunter.pipeline.ingest.broken_files import FILE_RULE, BrokenFile, put_broken_aside, taking_what_can_be_read
 from shunter.pipeline.ingest.inputs import batch_id, list_inputs
 from shunter.pipeline.ingest.validation import NO_NAME, UNSURE, Limits, judge, judge_sequence, refuse
@@ -427,8 +428,7 @@ def _refuse_mixed(judged: DataFrame, profile: Profile) -> DataFrame:
 
 
 def _tasks(spark: SparkSession, profile: Profile, rows_per_file: int) -> int:
-    cores = spark.sparkContext.defaultParallelism
-    return max(min(cores, profile.rows // 10_000 + 1), -(-profile.rows * 3 // (rows_per_file * 2)))
+    return max(min(tasks_at_once(spark), profile.rows // 10_000 + 1), -(-profile.rows * 3 // (rows_per_file * 2)))
 
 
 def _once(files: Iterable[InputFile]) -> tuple[InputFile, ...]:

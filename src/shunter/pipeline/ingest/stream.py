@@ -17,6 +17,7 @@ from operator import itemgetter
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from shunter.pipeline.classic import query_of_batch, refuse_connect
 from shunter.pipeline.ingest.batches import IngestOptions, write_batch
 from shunter.pipeline.lake.commits import Commit, LogState, StreamMark
 from shunter.pipeline.lake.tables import Lake
@@ -53,13 +54,16 @@ def start_stream(
     Args:
         clock: Returns the current time, UTC.
         done: Called with the commit of each batch.
+
+    Raises:
+        SettingsError: a Connect session, whose server would call `clock` and `done` in a process of its own.
     """
+    refuse_connect(records.sparkSession, "ingest of a topic")
 
     def take(batch: DataFrame, number: int) -> None:
         spark = batch.sparkSession
         # The query's id lives in the checkpoint: a new checkpoint counts its batches anew under another id.
-        query = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
-        commit = ingest_batch(spark, lake, batch, str(query), number, options, clock())
+        commit = ingest_batch(spark, lake, batch, query_of_batch(spark), number, options, clock())
         if commit is not None:
             done(commit)
         if number % FAN_IN == FAN_IN - 1:

@@ -11,14 +11,12 @@ Derived tables are replaced cluster by cluster (day by day, plan by plan): one c
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from operator import itemgetter
-from pathlib import Path
-from threading import Lock
 from typing import Any, Literal, NamedTuple, TypeVar
 from uuid import uuid4
 
@@ -29,6 +27,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from shunter.errors import DriverError, FormatError
+from shunter.pipeline.classic import analysed, write_lock
 from shunter.pipeline.lake import account_schemas, outlook_schemas, schemas
 from shunter.pipeline.lake.commits import CLEAN, Commit, LogState, commit_of, conflicts
 from shunter.pipeline.lake.schemas import (
@@ -84,8 +83,6 @@ _CONFLICT = re.compile(r"DELTA_(CONCURRENT|METADATA_CHANGED|PROTOCOL_CHANGED)|AL
 _MOST_ATTEMPTS = 8
 _MOST_LITERALS = 200
 _FAILED = (PySparkException, Py4JError)
-_WRITES = Lock()
-"""One thread at a time, for a JVM can have a file's lock only once."""
 _Found = TypeVar("_Found")
 
 _STATES: dict[tuple[str, str], LogState] = {}
@@ -127,7 +124,7 @@ class Lake:
         Raises:
             FormatError: a commit of a newer version of Shunter, or a commit is missing.
         """
-        key = spark.sparkContext.applicationId, self.root
+        key = spark.conf.get("spark.app.id") or "", self.root
         known = _STATES.get(key, LogState()) if self.as_of is None else LogState()
         place = self.name(BATCHES)
         rows = self._rows(spark, BATCHES).where(F.col("version") > known.version).collect()
@@ -176,6 +173,8 @@ class Lake:
         while True:
             numbered = replace(commit, version=state.version + 1)
             row = asdict(numbered) | {"schema_version": SCHEMA_VERSION}
+            # A Connect session takes no tuple for an array.
+            row |= {name: list(value) for name, value in row.items() if isinstance(value, tuple)}
             frame = spark.createDataFrame([row], BATCHES.schema)
             # Delta skips a write whose number is taken: whether it was is seen by reading on.
             self._put(frame, BATCHES, "append", ("batches", numbered.version))
@@ -225,7 +224,7 @@ class Lake:
 
     def _found(self, spark: SparkSession, table: Table, version: int | None = None) -> DataFrame | None:
         reader = spark.read if version is None else spark.read.option("versionAsOf", version)
-        return _if_there(lambda: reader.table(self.name(table)))
+        return _if_there(lambda: analysed(reader.table(self.name(table))))
 
     def version(self, spark: SparkSession, table: Table) -> tuple[int, datetime] | None:
         """Delta's version of a table, now or at `as_of`, and when it was made; None: there was none."""
@@ -293,35 +292,13 @@ class Lake:
         """Do work again if another writer's commit came in between."""
         for left in reversed(range(_MOST_ATTEMPTS)):
             try:
-                with self._alone(table, spark):
+                with nullcontext() if is_schema(self.root) else write_lock(spark, self.root, table.name):
                     work()
             except _FAILED as error:
                 if not left or not _CONFLICT.search(str(error)):
                     raise
             else:
                 return
-
-    @contextmanager
-    def _alone(self, table: Table, spark: SparkSession) -> Iterator[None]:
-        """On a folder of this machine let one process at a time write a table.
-
-        There Delta looks whether a commit's name is free, and then renames: if two processes have looked, the second
-        replaces the first one's commit. The JVM has the lock, because it commits; it is free as soon as the JVM ends.
-        """
-        jvm, context = spark.sparkContext._jvm, spark.sparkContext._jsc  # noqa: SLF001  nothing public tells the file system
-        assert jvm is not None, "a session has its JVM"
-        root: Any = jvm.org.apache.hadoop.fs.Path(self.root)
-        if is_schema(self.root) or root.getFileSystem(context.hadoopConfiguration()).getScheme() != "file":
-            yield
-            return
-        Path(root.toUri().getPath()).mkdir(parents=True, exist_ok=True)
-        with _WRITES:
-            file: Any = jvm.java.io.RandomAccessFile(f"{root.toUri().getPath()}/.{table.name}.lock", "rw")
-            try:
-                file.getChannel().lock()
-                yield
-            finally:
-                file.close()
 
     def optimize(self, spark: SparkSession) -> None:
         """Merge small files of the tables that batches write. Rows, and the versions that can be read, stay."""

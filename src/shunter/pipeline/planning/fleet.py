@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from shunter.core.planning.processors import LEAST_CAPACITY
 from shunter.core.planning.request import PlanRequest
+from shunter.pipeline.classic import tasks_at_once
 from shunter.pipeline.ingest.spreading import numbers_of_tasks
 from shunter.pipeline.lake.schemas import FOLLOWER, LEADER, UNKNOWN_ROLE
 from shunter.pipeline.load.modelling import PERCENTILES
@@ -158,7 +159,7 @@ def fleet_tasks(rows: DataFrame, tasks: int | None = None) -> DataFrame:
     counted = rows.groupBy("cluster_id").agg(F.count("*").alias("rows")).collect()
     weights = {row["cluster_id"]: int(row["rows"]) for row in counted}
     # A cluster's share of the work decides its task; one pass over the fleet's sizes, and the fleet's rows move once.
-    cut = max(1, min(len(weights), tasks or spark.sparkContext.defaultParallelism * 4))
+    cut = max(1, min(len(weights), tasks or tasks_at_once(spark) * 4))
     salts = numbers_of_tasks(spark, cut)
     chosen = [(name, salts[task]) for name, task in sorted(assign_tasks(weights, cut).items())]
     salted = rows.join(

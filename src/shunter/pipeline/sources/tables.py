@@ -22,6 +22,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StringType, StructType, TimestampNTZType, TimestampType
 
 from shunter.errors import FormatError
+from shunter.pipeline.classic import analysed
 from shunter.pipeline.ingest.validation import RAW
 from shunter.pipeline.lake.schemas import MEASURES, UNKNOWN_ROLE
 
@@ -74,7 +75,8 @@ def _frames(spark: SparkSession, paths: Sequence[str], file_format: str, place: 
             # Nanoseconds, which pandas writes, come as numbers; Spark has no such time.
             spark.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
             with contextlib.suppress(PySparkException, Py4JJavaError):
-                return [spark.read.option("recursiveFileLookup", "true").option("mergeSchema", "true").parquet(*paths)]
+                merged = spark.read.option("recursiveFileLookup", "true").option("mergeSchema", "true").parquet(*paths)
+                return [analysed(merged)]
         by_layout: dict[str, list[str]] = {}
         with ThreadPoolExecutor(_READERS) as pool:
             layouts = pool.map(lambda path: _load(spark, [path], file_format).schema.json(), paths)
