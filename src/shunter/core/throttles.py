@@ -220,6 +220,20 @@ def held_to(
     return {broker: min(found) for broker, found in held.items() if found and min(found) < UNLIMITED}
 
 
+def held_followers(broker: BrokerId, lists: Mapping[str, Mapping[str, str | None]]) -> tuple[str, ...]:
+    """The partitions whose replica on a broker a list names as a throttled follower, `topic-0`, or `topic-*` for all.
+
+    `lists`: by topic, its lists by setting.
+    """
+    entries = (
+        (topic, entry.strip())
+        for topic, own in lists.items()
+        for entry in (own.get(FOLLOWER_REPLICAS) or "").split(",")
+    )
+    named = {(topic, entry.partition(":")) for topic, entry in entries}
+    return tuple(sorted(f"{topic}-{which}" for topic, (which, _, on) in named if which == "*" or on == str(broker)))
+
+
 def told_unknown_throttles(untold: Iterable[tuple[BrokerId, str]]) -> list[str]:
     """That it is not known of some brokers whether a throttle holds them, a sentence for each reason."""
     brokers: dict[str, list[BrokerId]] = {}

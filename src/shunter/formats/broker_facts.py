@@ -8,7 +8,7 @@ from shunter.errors import FormatError
 from shunter.model.inventory import BrokerFacts, Disk
 
 _STATES = ("live", "fenced", "cordoned", "silent", "needs_all")
-FACT_KEYS = (*_STATES, "throttle", "log_dirs")
+FACT_KEYS = (*_STATES, "throttle", "held_followers", "log_dirs")
 _SIZES = {"total": "total_bytes", "usable": "usable_bytes"}
 _FLAGS = ("failed", "cordoned")
 _LOG_DIR_KEYS = ("path", *_SIZES, *_FLAGS, "replicas")
@@ -44,7 +44,7 @@ def read_facts(entry: dict[str, Any], place: str) -> BrokerFacts:
         FormatError: names the key whose value breaks a rule.
     """
     live, fenced, cordoned, silent, needs_all = (_flag(entry, key, place) for key in _STATES)
-    rest = silent, needs_all, _amount(entry, "throttle", place)
+    rest = silent, needs_all, _amount(entry, "throttle", place), _names(entry, "held_followers", place)
     found = entry.get("log_dirs")
     if found is None:
         return BrokerFacts(live, fenced, cordoned, None, *rest)
@@ -73,6 +73,13 @@ def _amount(entry: dict[str, Any], key: str, place: str) -> float | None:
     if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e18):
         raise FormatError(place, f"{key}: {value!r} is not a number of at least 0")
     return value
+
+
+def _names(entry: dict[str, Any], key: str, place: str) -> tuple[str, ...] | None:
+    value = entry.get(key)
+    if value is not None and not (isinstance(value, list) and all(isinstance(each, str) for each in value)):
+        raise FormatError(place, f"{key}: {value!r} is not a list of partitions")
+    return None if value is None else tuple(value)
 
 
 def _flag(entry: dict[str, Any], key: str, place: str) -> bool | None:

@@ -46,6 +46,13 @@ class BrokerFacts(NamedTuple):
     """Whether the controller of its cluster ends a step only when the whole target is in sync, as before Kafka 4.3."""
     throttle: float | None = None
     """Bytes per second to which somebody's throttle holds its replication: the lower of both sides. None: no throttle is known."""
+    held_followers: tuple[str, ...] | None = None
+    """The partitions that it holds as a follower, `topic-0`, or `topic-*` for all. None: any that the broker follows may be."""
+
+    def holds(self, topic: str, partition: int) -> bool:
+        """Whether the throttle may hold it as a follower of a partition."""
+        held = self.held_followers
+        return held is None or not {f"{topic}-{partition}", f"{topic}-*"}.isdisjoint(held)
 
     @property
     def slow(self) -> bool:
@@ -114,6 +121,7 @@ class InventoryBroker(NamedTuple):
     needs_all: bool | None = None
     throttle: float | None = None
     """Bytes per second, as in `BrokerFacts`, whoever set it."""
+    held_followers: tuple[str, ...] | None = None
 
     @property
     def facts(self) -> BrokerFacts:
@@ -121,7 +129,7 @@ class InventoryBroker(NamedTuple):
         log_dirs = self.log_dirs
         if log_dirs is None and self.disk_total_bytes is not None:
             log_dirs = (Disk("", self.disk_total_bytes, self.disk_usable_bytes),)
-        rest = self.silent, self.needs_all, self.throttle
+        rest = self.silent, self.needs_all, self.throttle, self.held_followers
         return BrokerFacts(not self.fenced, self.fenced, self.cordoned, log_dirs, *rest)
 
 
@@ -238,5 +246,8 @@ class Inventory(NamedTuple):
 
     def without_throttles(self, own: Collection[tuple[BrokerId, float]]) -> Inventory:
         """The same without rates at brokers that are Shunter's own: they end with the execution that needs them."""
-        brokers = (each._replace(throttle=None) if (each.id, each.throttle) in own else each for each in self.brokers)
+        brokers = (
+            each._replace(throttle=None, held_followers=None) if (each.id, each.throttle) in own else each
+            for each in self.brokers
+        )
         return self._replace(brokers=tuple(brokers))

@@ -22,7 +22,7 @@ from shunter.core.executor import events as ev
 from shunter.core.executor.apply import apply
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.machine import Executor
-from shunter.core.executor.ready import Finish, MoveResult, PlanReply
+from shunter.core.executor.ready import CommandReply, Finish, MoveResult, PlanReply
 from shunter.core.executor.state import ExecutorState
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.journal.claimants import ClusterClaimed
@@ -135,6 +135,17 @@ def test_a_partition_that_was_moved_again_ends_as_its_last_move() -> None:
     again = view(ACCEPTED, stopped, ACCEPTED, MoveClosed(T0, Outcome.DONE, "the target is reached", (2,)))
     assert again.counts == {"stopped": 1, "done": 1}
     assert exit_code(Ended(Finish(), again)) is ExitCode.DONE
+
+
+@pytest.mark.parametrize(
+    ("named", "code"), [((T0,), ExitCode.DONE), ((), ExitCode.DONE), ((TopicPartition("t", 9),), ExitCode.TURNED)]
+)
+def test_a_stop_that_drives_tells_that_another_shell_turned_moves_it_did_not_name(
+    named: tuple[TopicPartition, ...], code: ExitCode
+) -> None:
+    """An outsider's find: `stop` of one topic ended with 0, and 23 other moves were rolled back meanwhile."""
+    stopped = view(ACCEPTED, MoveClosed(T0, Outcome.STOPPED, "it was told to stop", (1,)))
+    assert exit_code(Ended(Finish(), stopped, command=CommandReply(True, "taken on"), named=named)) is code
 
 
 def test_a_refused_plan_does_not_boast_with_the_moves_of_another() -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from lab.testbed.waiting import wait_until
-from shunter.app.executor import order_costs
+from shunter.app.executor import driving, order_costs
 from shunter.app.executor.driving import SessionStart, drive, paused_beside
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.order_costs import bytes_again, price_now, price_of, told_price
@@ -113,13 +113,13 @@ async def test_who_drives_the_journal_itself_is_told_of_the_other_open_moves(tmp
         driver.release()
     assert await told_others(place, [first, second, third]) == ""
     assert await told_others(place, [TopicPartition("t", 9)], ordered=True) == "", "the order is refused"
-    assert "drives 1 other open move to its end too; ctrl-C leaves it" in await told_others(place, [first, second])
-    assert "drives 2 other open moves to their end too; ctrl-C leaves them" in await told_others(place, [first])
+    assert "drives 1 other open move too, if it can end; ctrl-C leaves it" in await told_others(place, [first, second])
+    assert "drives 2 other open moves too that can end; ctrl-C leaves them" in await told_others(place, [first])
     with closing(SqliteJournal(place.path, "driver")) as driver:
         driver.acquire(2_000)
         driver.append([JournalEntry(5, 2_000, "test", MovePaused(third, True))], 2_000)
         driver.release()
-    assert "drives 1 other open move to its end too" in await told_others(place, [first]), "a paused one is not driven"
+    assert "drives 1 other open move too, if it can end" in await told_others(place, [first]), "a paused one is not driven"
 
 
 class Nobody:
@@ -177,6 +177,26 @@ def two_moves(*records: JournalRecord) -> ExecutorState:
 )
 def test_only_paused_moves_of_others_are_not_waited_for(records: list[JournalRecord], paused: int) -> None:
     assert paused_beside(two_moves(*records).open_moves(), (T0,)) == paused
+
+
+@pytest.mark.parametrize("can_end", [False, True])
+async def test_a_command_does_not_wait_for_moves_of_others_that_can_not_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_end: bool
+) -> None:
+    """An outsider's find: `stop` of one topic held the shell for ten minutes, beside moves to a dead broker."""
+    monkeypatch.setattr(driving, "stuck", lambda _state, _move: None if can_end else "broker 2 is down")
+    monkeypatch.setattr(driving, "STUCK_FOR_S", 0.3)
+    core, clock, journal = Executor(), SystemClock(), SqliteJournal(tmp_path / "moves.journal", "a")
+    core.state = two_moves(STOPPED)
+    driver = ExecutionDriver(core, journal, cast("AdminClient", Nobody()), clock, lambda _notice: None)
+    session = Session(cast("AdminClient", Nobody()), journal, core, driver, tmp_path / "view")
+    work = SessionStart(command=Command(CommandKind.STOP, (T0,)))
+    resting = asyncio.create_task(driving._until_others_rest(session, work, []))
+    done, _going = await asyncio.wait({resting}, timeout=1.5)
+    resting.cancel()
+    assert bool(done) is not can_end
+    if done:
+        assert resting.result() == "1 other move stays, paused or unable to end now,"
 
 
 async def test_a_session_ends_where_only_paused_moves_of_others_are_left(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_what_is_known_of_the_world_is_written_and_read() -> None:
     taken = snapshot((1, 9), (3, 1), (8, 3))
     brokers = (
         taken.brokers[0],
-        taken.brokers[1]._replace(silent=True, needs_all=False, throttle=20_000),
+        taken.brokers[1]._replace(silent=True, needs_all=False, throttle=20_000, held_followers=("t-0", "u-*")),
         taken.brokers[2]._replace(
             log_dirs=(Disk("/a", 4096, 1024, cordoned=True, replicas=7), Disk("/b", None, None, failed=True))
         ),
@@ -54,7 +54,7 @@ def test_what_is_known_of_the_world_is_written_and_read() -> None:
     assert found.racks == ("(unknown: broker 9)", "a", "b")
     assert found.facts == (
         BrokerFacts(True, log_dirs=(Disk("", 4.0, None),)),
-        BrokerFacts(True, silent=True, needs_all=False, throttle=20_000),
+        BrokerFacts(True, silent=True, needs_all=False, throttle=20_000, held_followers=("t-0", "u-*")),
         BrokerFacts(
             True, log_dirs=(Disk("/a", 4.0, 1.0, cordoned=True, replicas=7), Disk("/b", None, None, failed=True))
         ),

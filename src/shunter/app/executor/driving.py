@@ -6,11 +6,14 @@ import asyncio
 import uuid
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from shunter.app.executor.session import Session
+from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.ready import CommandReply, Finish, PlanReply
 from shunter.core.executor.state import Move
+from shunter.core.wording import counted
 from shunter.drivers.journal.claimants import this_user
 from shunter.drivers.journal.order_taker import OrderGate, take_orders
 from shunter.model.execution import Command, CommandKind, ExecutionOptions, MoveOrder
@@ -18,7 +21,9 @@ from shunter.model.partition import TopicPartition
 from shunter.views.execution import ExecutionView, view_of
 
 RESTING_EVERY_S = 0.2
-"""How often a session looks whether only paused moves of others are left."""
+"""How often a session looks whether only moves of others that rest are left."""
+STUCK_FOR_S = 10.0
+"""Others that can't end are not waited for after this time: a broker that only restarts may be back by then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,10 @@ class Ended:
     plan: PlanReply | None = None
     command: CommandReply | None = None
     back: Collection[TopicPartition] = ()
-    paused: int = 0
-    """Moves that stay paused in the journal; the session has ended all others, so it left."""
+    rest: str = ""
+    """Moves that stay open in the journal, and why, in words; the session has ended all others, so it left."""
+    named: Collection[TopicPartition] = ()
+    """The partitions that the command names; (): all."""
 
 
 async def drive(
@@ -59,8 +66,8 @@ async def drive(
 ) -> Ended:
     """Drive a session until all is done, a fatal error, or `leave` is set; open moves then stay in the journal.
 
-    A session with a plan or a command also leaves once its own moves have ended and all others are paused: those wait for
-    a person, whom nobody could wait for here.
+    A session with a plan or a command also leaves once its own moves have ended and all others are paused, or, beside a
+    command, can't end: those wait for a person or a broker, whom nobody could wait for here.
     """
     asked: list[asyncio.Task[Any]] = []
     plan: asyncio.Task[PlanReply] | None = None
@@ -111,17 +118,28 @@ async def drive(
         plan.result() if plan is not None and _answered(plan) else None,
         command.result() if work.command is not None and command is not None and _answered(command) else None,
         session.core.own.back,
-        resting.result() if finish is None and _answered(resting) else 0,
+        resting.result() if finish is None and _answered(resting) else "",
+        () if work.command is None else work.command.partitions,
     )
 
 
-async def _until_others_rest(session: Session, work: SessionStart, asked: Sequence[asyncio.Task[Any]]) -> int:
-    """Wait until a plan or a command has nothing left to do, and only paused moves are left; returns how many."""
+async def _until_others_rest(session: Session, work: SessionStart, asked: Sequence[asyncio.Task[Any]]) -> str:
+    """Wait until a plan or a command has nothing left to do, and only moves at rest are left; returns these in words."""
+    since_s: float | None = None
+    state = session.core.state
     while True:
         own = session.core.own.moves.keys() if work.moves else () if work.command is None else work.command.partitions
-        answered = all(_answered(each) for each in asked) and bool(own or work.moves)
-        if answered and (paused := paused_beside(session.core.state.open_moves(), own)):
-            return paused
+        opened = state.open_moves()
+        beside = bool(own or work.moves) and all(_answered(each) for each in asked)
+        if beside and (paused := paused_beside(opened, own)):
+            return f"{counted(paused, 'other move stays', 'other moves stay')} paused"
+        ended = beside and work.command is not None and not any(move.tp in own for move in opened)
+        if not (opened and ended and all(move.paused or stuck(state, move) for move in opened)):
+            since_s = None
+        elif since_s is None:
+            since_s = monotonic()
+        elif monotonic() - since_s >= STUCK_FOR_S:
+            return f"{counted(len(opened), 'other move stays', 'other moves stay')}, paused or unable to end now,"
         await asyncio.sleep(RESTING_EVERY_S)
 
 

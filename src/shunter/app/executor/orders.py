@@ -94,7 +94,7 @@ async def told_others(place: JournalPlace, named: Collection[TopicPartition], *,
         return ""
     others = counted(count, "other open move")
     return (
-        f"no executor drives the journal: this command drives {others} to {'its' if count == 1 else 'their'} end too; "
+        f"no executor drives the journal: this command drives {others} too{', if it' if count == 1 else ' that'} can end; "
         f"ctrl-C leaves {'it' if count == 1 else 'them'} running under the journal"
     )
 

@@ -35,7 +35,7 @@ def exit_code(ended: Ended) -> ExitCode:
     """The exit status of a session that was driven to its end, or left."""
     if _refused(ended):
         return ExitCode.REFUSED
-    if ended.finish is None and not ended.paused:
+    if ended.finish is None and not ended.rest:
         return ExitCode.LEFT if ended.view.running else ExitCode.DONE
     if ended.finish is not None and ended.finish.fatal is not None:
         return _FATAL[ended.finish.kind]
@@ -46,7 +46,9 @@ def exit_code(ended: Ended) -> ExitCode:
     if refused or partly or not states.isdisjoint(_BAD):
         return ExitCode.PARTLY
     if not states.isdisjoint(_TURNED):
-        wanted = ended.command is not None and ended.command.accepted
+        named = {str(tp) for tp in ended.named}
+        others = {row.state for row in ended.view.moves if named and row.partition not in named}
+        wanted = ended.command is not None and ended.command.accepted and others.isdisjoint(_TURNED)
         return ExitCode.DONE if wanted else ExitCode.TURNED
     return ExitCode.DONE
 
@@ -68,7 +70,7 @@ def told_end(ended: Ended) -> list[str]:
         lines.append(ended.command.text)
     if ended.finish is None and not ended.view.running:
         return [*lines, "left; nothing was under way"]
-    if ended.finish is None and not ended.paused:
+    if ended.finish is None and not ended.rest:
         lines.append("left running under the journal: `shunter resume` goes on, `shunter rollback` restores")
         return lines + _throttles_until_then(ended)
     if ended.finish is not None and ended.finish.fatal is not None:
@@ -77,9 +79,8 @@ def told_end(ended: Ended) -> list[str]:
         return lines
     if ended.view.owed:
         lines.append(f"throttles are still owed to {ended.view.owed}: see `shunter status`")
-    if ended.paused:
-        stay = counted(ended.paused, "other move stays", "other moves stay")
-        lines.append(f"{stay} paused under the journal: `shunter resume` goes on")
+    if ended.rest:
+        lines.append(f"{ended.rest} under the journal: `shunter resume` goes on")
         lines += _throttles_until_then(ended)
     if not ended.view.moves:
         return lines or ["nothing is under way"]

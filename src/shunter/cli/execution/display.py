@@ -174,6 +174,8 @@ def told_view(view: ExecutionView) -> str:
     added = f" ({told_bytes(view.added_bytes)} of it by plans that joined)" if view.added_bytes else ""
     left, base = view.to_copy
     copied = f"{told_bytes(left)} left of {told_bytes(base)}{added}" if base else "nothing to copy"
+    given_up = base - view.total_bytes
+    copied += f", {told_bytes(given_up)} of that no longer wanted" if base and given_up > 0 else ""
     copied += f", and {counted(view.unsized, 'move')} of unknown size" if view.unsized else ""
     parts = [f"{view.share:.1%}", counts, copied] if view.running else [counts]
     if view.age_ms >= OLD_MS:

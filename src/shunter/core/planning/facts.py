@@ -63,8 +63,8 @@ CORDONED = Obstacle(
 and on the branch of 4.3 after 4.3.1, which brokers can't tell from it)."""
 OBSTACLES = (OFFLINE, CORDONED)
 HELD = Obstacle(
-    "a follower on a broker that a throttle holds",
-    "followers on brokers that a throttle holds",
+    "a replica that somebody's throttle holds",
+    "replicas that somebody's throttle holds",
     "acks=all would wait for it at a new leader epoch, until it is out of the isr",
     order=True,
     left_by=BALANCING,
@@ -173,11 +173,22 @@ def slow_come_last(before: Indexes, after: Indexes, late: Flags, *, first_stays:
 
 
 def beside_throttled(cluster: ClusterLoad, late: Flags) -> Flags:
-    """(P,) whether a partition has a follower in sync, as far as is known, on a slow broker; `late`: (B,) these."""
-    replicas = cluster.replicas
-    leader = replicas[:, 0] if cluster.leader is None else np.where(cluster.leader >= 0, cluster.leader, replicas[:, 0])
-    follows = (replicas != ABSENT) & (replicas != leader[:, None]) & (fitness_of(cluster) >= LEADS_FROM)
-    return np.asarray((follows & late[replicas]).any(axis=1))
+    """(P,) whether a partition has a replica that a slow broker's throttle may hold; `late`: (B,) these brokers.
+
+    Who leads now does not matter: a balance may change that.
+    """
+    slots = (cluster.replicas != ABSENT) & late[cluster.replicas]
+    found: Flags = np.asarray(slots.any(axis=1))
+    for row in np.flatnonzero(found).tolist():
+        found[row] = any(may_hold(cluster, int(at), row) for at in cluster.replicas[row, slots[row]])
+    return found
+
+
+def may_hold(cluster: ClusterLoad, broker: int, partition: int) -> bool:
+    """Whether the throttle of a broker (an index) may hold it as a follower of a partition (a row)."""
+    return cluster.facts[broker].holds(
+        cluster.topics[int(cluster.topic_of[partition])], int(cluster.numbers[partition])
+    )
 
 
 def ill_ones(replicas: Indexes, fitness: Codes) -> dict[tuple[int, int], int]:
@@ -233,6 +244,7 @@ __all__ = [
     "ill_ones",
     "in_the_way",
     "led_by_the_able",
+    "may_hold",
     "rooms",
     "slow",
     "spare",

@@ -18,6 +18,7 @@ from shunter.core.planning.facts import (
     closed,
     fitness_of,
     in_the_way,
+    may_hold,
     rooms,
     slow,
 )
@@ -211,7 +212,11 @@ def _told_leaders(plan: BalancedPlan, at: int) -> str:
     stays = turned & (cluster.replicas == at).any(axis=1) & (ends == at).any(axis=1)
     rows = np.flatnonzero(stays & (ends[:, 0] != at))
     begins = [
-        int(cluster.leader[row]) != int(ends[row, 0]) or not np.isin(cluster.replicas[row], (*ends[row], ABSENT)).all()
+        may_hold(cluster, at, row)
+        and (
+            int(cluster.leader[row]) != int(ends[row, 0])
+            or not np.isin(cluster.replicas[row], (*ends[row], ABSENT)).all()
+        )
         for row in rows.tolist()
     ]
     follows = rows[np.array(begins, np.bool_)]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
-from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS, UNLIMITED, held_to
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS, UNLIMITED, held_followers, held_to
 from shunter.drivers.admin.answers import in_words, translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
@@ -17,7 +17,15 @@ from shunter.drivers.admin.log_dirs import describe_log_dirs, unlisted
 from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.settings import MIN_INSYNC, effective
 from shunter.errors import DriverError
-from shunter.model.inventory import BrokerDisks, Disk, DiskReplica, Inventory, InventoryBroker, InventoryPartition
+from shunter.model.inventory import (
+    OF_USE_BYTES_PER_S,
+    BrokerDisks,
+    Disk,
+    DiskReplica,
+    Inventory,
+    InventoryBroker,
+    InventoryPartition,
+)
 
 _CLEANUP = "cleanup.policy"
 _EARLIEST, _LATEST = -2, -1
@@ -75,6 +83,12 @@ def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) ->
         client.close()
 
 
+def _is_slow(rates: Mapping[str, str | None]) -> bool:
+    """Whether a throttle holds a broker as a follower to less than is of use."""
+    rate = rates.get(FOLLOWER_RATE) or ""
+    return rate.isdigit() and int(rate) < OF_USE_BYTES_PER_S
+
+
 def _take(client: Any, *, offsets: bool) -> Inventory:
     began = time.time()
     silent = client.shun_silent(ANSWERS_WITHIN_S, SHUNNED_FOR_S)
@@ -99,6 +113,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     wanted = (MIN_INSYNC, _CLEANUP, *(LISTS if rates else ()))
     settings = effective(client, [str(topic["name"]) for topic in topics], wanted)
     held = held_to(rates, settings.values())
+    followed = {broker: held_followers(broker, settings) if _is_slow(rates[broker]) else () for broker in held}
     # Plans need it beside replicas that are offline alone.
     offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"]) or any(
         each.failed for seen in log_dirs.values() for each in seen
@@ -115,6 +130,7 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
             silent=int(broker["broker_id"]) in silent or None,
             needs_all=needs_all,
             throttle=held.get(int(broker["broker_id"])),
+            held_followers=followed.get(int(broker["broker_id"])),
         )
         for broker in sorted(described["brokers"], key=lambda broker: int(broker["broker_id"]))
     ]
