@@ -119,7 +119,9 @@ async def test_who_drives_the_journal_itself_is_told_of_the_other_open_moves(tmp
         driver.acquire(2_000)
         driver.append([JournalEntry(5, 2_000, "test", MovePaused(third, True))], 2_000)
         driver.release()
-    assert "drives 1 other open move too, if it can end" in await told_others(place, [first]), "a paused one is not driven"
+    assert "drives 1 other open move too, if it can end" in await told_others(place, [first]), (
+        "a paused one is not driven"
+    )
 
 
 class Nobody:

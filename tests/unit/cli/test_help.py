@@ -174,7 +174,10 @@ def test_the_wheel_without_extras_has_neither_spark_nor_a_web_server() -> None:
         name.split(">")[0] for name in project["dependencies"]
     }
     named = ",".join(
-        sorted(set(project["optional-dependencies"]) - {"all", "msk"}, key=["controller", "service", "pipeline"].index)
+        sorted(
+            set(project["optional-dependencies"]) - {"all", "connect", "msk"},
+            key=["controller", "service", "pipeline"].index,
+        )
     )
     assert project["optional-dependencies"]["all"] == [f"shunter[{named}]"]
 
