@@ -153,7 +153,9 @@ def test_who_takes_a_cluster_over_finds_what_the_other_left_and_says_so(yard: Ya
     assert yard.cluster.replicas(yard.topic) == ORIGINAL | {2: (3, 2)}
     assert yard.cluster.ongoing() == 0
     # The second executor found and gave back the first one's throttles. The first one gave them back as well.
-    assert any("another tool's value is back" in told for told in notices(two, "throttle-theirs-again"))
+    assert any(
+        "the value that another tool had set is given back" in told for told in notices(two, "throttle-theirs-again")
+    )
     assert their_throttles(yard) == {}
 
 

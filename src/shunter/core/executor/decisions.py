@@ -42,7 +42,7 @@ from shunter.core.executor.step_status import Standing, StepTrigger
 from shunter.core.executor.throttling.followers import held_up
 from shunter.core.executor.throttling.pausing import told_beside, unheld, why_unheld
 from shunter.core.executor.throttling.throttles import Gate
-from shunter.core.executor.waits import NO_WAIT, OVER, Wait, WaitKind, told_closed
+from shunter.core.executor.waits import DOUBTED, NO_WAIT, OVER, Wait, WaitKind, told_closed
 from shunter.core.wording import told_bytes
 from shunter.model.execution import (
     Direction,
@@ -231,6 +231,7 @@ def _decide_stepping(work: Pass, move: Move, live: frozenset[BrokerId]) -> None:
         _close(work, move, Outcome.SUPERSEDED, told, seen.replicas)
     elif verdict is Verdict.DOUBT:
         work.stale_topics.add(move.tp.topic)
+        move.waits = DOUBTED
     else:
         if move.status.doubt is not None:
             work.stale_topics.add(move.tp.topic)

@@ -22,7 +22,7 @@ from shunter.core.executor.foresight.hold_ups import way_out
 from shunter.core.executor.foresight.stuck import stuck
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.throttling.debts import is_down, told_debts
-from shunter.core.executor.waits import ENDLESS
+from shunter.core.executor.waits import DOUBTED, ENDLESS
 from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LOWEST_RATE, is_listed, told_rates
 from shunter.core.wording import counted
 from shunter.model.execution import Direction, ThrottleKey
@@ -71,6 +71,8 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
             blocked.setdefault(why.replace(str(move.tp), "it"), []).append((move.tp, way_out(state, move)))
         elif move.paused or move.waits.kind in ENDLESS:
             reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
+        elif move.waits is DOUBTED:
+            reasons["whose step no longer runs: somebody may have cancelled it"] += 1
         elif rates := _slow_rates(state, meter, move, others):
             slow[rates] += 1
         else:

@@ -60,4 +60,5 @@ def told_closed(after: Replicas, closed: frozenset[BrokerId]) -> Wait | None:
 
 
 NO_WAIT = Wait(WaitKind.NOTHING, "")
+DOUBTED = Wait(WaitKind.OURSELVES, "waits for a look at it: its step no longer runs, and its end is not seen")
 OVER = Wait(WaitKind.OURSELVES, "waits for a look at it: its step is over in the cluster")

@@ -379,7 +379,7 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
     ]
     if theirs:
         more = f" and {len(theirs) - TOLD} more" if len(theirs) > TOLD else ""
-        told = f"another tool's value is back: {'; '.join(theirs[:TOLD])}{more} (`shunter throttles list`)"
+        told = f"the value that another tool had set is given back: {'; '.join(theirs[:TOLD])}{more} (`shunter throttles list`)"
         out.notices.append(Notice("throttle-theirs-again", "", told))
 
 
