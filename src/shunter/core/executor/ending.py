@@ -64,6 +64,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
     going: list[Move] = []
     reasons: Counter[str] = Counter()
     slow: Counter[str] = Counter()
+    doubted = 0
     blocked: dict[str, list[tuple[TopicPartition, str]]] = {}
     for move in opened:
         why = None if move.paused else stuck(state, move)
@@ -72,7 +73,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         elif move.paused or move.waits.kind in ENDLESS:
             reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
         elif move.waits is DOUBTED:
-            reasons["whose step no longer runs: somebody may have cancelled it"] += 1
+            doubted += 1
         elif rates := _slow_rates(state, meter, move, others):
             slow[rates] += 1
         else:
@@ -81,11 +82,12 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
         [
             *(f"{many} {why}" for why, many in reasons.most_common(3)),
             *(f"{many} at somebody's rate, which others may share ({rates})" for rates, many in slow.most_common(1)),
+            *([f"{doubted} whose step no longer runs: somebody may have cancelled it"] if doubted else []),
             *_told_blocked(blocked),
         ]
     )
     if not going:
-        return Ending(None, f"{'end unknown' if slow else 'no end'}: {held}")
+        return Ending(None, f"{'end unknown' if slow or doubted else 'no end'}: {held}")
     if state.cluster.silent_since_ms is not None:
         return Ending(None, "the cluster does not answer")
     if all(move.direction is not Direction.FORWARD and not _left(state, meter, move) for move in going):

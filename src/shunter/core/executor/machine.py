@@ -210,6 +210,8 @@ class Executor:
         record = entry.record
         if isinstance(record, ThrottleRestored):
             self.book.forget(record.key)
+        elif isinstance(record, MoveAccepted):
+            self.book.others.ask_anew()
         elif isinstance(record, ExecutionClosed):
             self.book.keep(self.state.throttles.keys())
             self.state.others = {key: each for key, each in self.state.others.items() if key in self.state.throttles}

@@ -7,6 +7,7 @@ from shunter.core.executor.waits import WaitKind
 from shunter.core.throttles import FOLLOWER_RATE, FOLLOWER_REPLICAS
 from shunter.model.execution import CommandKind, ExecutionOptions, Outcome, ThrottleKey
 from shunter.model.partition import TopicPartition
+from shunter.model.reassignment import Strategy
 
 T0 = TopicPartition("t", 0)
 LIST = ThrottleKey("topic", "t", FOLLOWER_REPLICAS)
@@ -68,3 +69,17 @@ def test_a_throttle_that_takes_nothing_away_holds_nothing_up(
     rig.submit(("t", 0, target), options=options)
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE}
+
+
+def test_the_first_step_of_a_plan_that_joins_waits_until_its_own_topics_lists_are_read() -> None:
+    yard = Yard({"t": [(1, 5)], "u": [(1, 6)]})
+    yard.min_isr |= {"t": 2, "u": 2}
+    yard.settings = {LIST: "0:5", RATE: "20000"}
+    rig = Rig(yard)
+    rig.submit(("u", 0, (2, 6)))
+    rig.settle(catching_up=False, rounds=20)
+    assert rig.core.book.others.known
+    rig.submit(("t", 0, (2, 5)), options=ExecutionOptions(strategy=Strategy.ALL_AT_ONCE))
+    rig.settle(rounds=60)
+    assert rig.core.state.moves[T0].waits.kind is WaitKind.THROTTLE
+    assert [tp.topic for tp, _replicas in rig.asked if tp == T0] == []

@@ -44,9 +44,8 @@ class OthersThrottles:
         """Ask for the settings that may hold these replicas, if that is due."""
         looks = not self.denied
         if looks and self.due_ms is not None and now_ms < self.due_ms:
-            out.wake(
-                self.due_ms if self.is_known(now_ms) else self.due_ms - LOOK_AGAIN_MS + KNOWN_WITHIN_MS
-            )  # This is asked at every decision, and to go through all moves takes milliseconds.
+            # This is asked at every decision, and to go through all moves takes milliseconds.
+            out.wake(self.due_ms if self.is_known(now_ms) else self.due_ms - LOOK_AGAIN_MS + KNOWN_WITHIN_MS)
             return
         keys = tuple(_watched(state) | watched_followers(state)) if looks else ()
         if not keys:
@@ -55,6 +54,10 @@ class OthersThrottles:
         self.due_ms = now_ms + LOOK_AGAIN_MS
         out.reads.append(ReadSettings(keys, of_others=True))
         out.wake(self.due_ms if self.known else now_ms + KNOWN_WITHIN_MS)
+
+    def ask_anew(self) -> None:
+        """Ask at the next look, as a move came: it may be of another topic."""
+        self.due_ms, self.known = None, False
 
     def is_known(self, now_ms: int) -> bool:
         """Whether they were read, or a broker does not tell them: no step waits longer for that."""
