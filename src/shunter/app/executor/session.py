@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 NO_JOURNAL = "there is no journal: nothing was executed under it"
 VIEW_EVERY_S = 1.0
 LOADED_EVERY_S = 0.05
+SIZED_WITHIN_S = 3.0
+"""A view waits no longer than this for the first sizes of copies that another process began."""
 VIEW_SHARE = 40
 """Time between two views, as a multiple of one view's processor time: with thousands of moves there are fewer views."""
 VIEW_MOVES = 200
@@ -154,12 +156,22 @@ class Session:
     async def publish(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool = True) -> None:
         """Until cancelled, write the view beside the journal for other shells, and call the listener, periodically.
 
-        Nothing is told before the journal is read: a view of no moves would say that nothing is left. Without `idle` the
-        listener hears nothing of an execution that had ended before this session.
+        Nothing is told before the journal is read: a view of no moves would say that nothing is left. Nor before copies
+        that another process began were looked at: nothing of them would seem to be copied. Without `idle` the listener
+        hears nothing of an execution that had ended before this session.
         """
+        until_s: float | None = None
         while True:
-            cost_s = None if not self.core.loaded else await self._publish_once(listener, idle=idle)
+            if self.core.loaded and until_s is None:
+                until_s = time.monotonic() + SIZED_WITHIN_S
+            told = until_s is not None and (time.monotonic() >= until_s or not self._unsized())
+            cost_s = await self._publish_once(listener, idle=idle) if told else None
             await asyncio.sleep(LOADED_EVERY_S if cost_s is None else max(VIEW_EVERY_S, cost_s * VIEW_SHARE))
+
+    def _unsized(self) -> bool:
+        """Whether copies are under way that another process began, and none was looked at."""
+        steps = (move.step for move in self.core.state.stepping() if move.copying)
+        return not self.core.meter.samples and any(step is not None and step.read_at_ms is not None for step in steps)
 
     async def _publish_once(self, listener: Callable[[ExecutionView], None] | None, *, idle: bool) -> float:
         """Write and tell a view; returns its cost, in seconds of this thread's processor time."""
