@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from shunter.core.wording import named, told_brokers, told_bytes, told_rate
 from shunter.model.execution import ThrottleKey
+from shunter.model.inventory import OF_USE_BYTES_PER_S
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 LEADER_RATE = "leader.replication.throttled.rate"
@@ -184,6 +185,11 @@ def lower_anyway(
             found |= {ThrottleKey("broker", entry.partition(":")[2], _RATE_OF[key.setting]) for entry in entries}
     lower = lower_than(wanted, own, effective)
     return {key: rate for key, rate in lower.items() if key in found or key.setting == LOG_DIR_RATE}
+
+
+def is_slow(rate: str | None) -> bool:
+    """Whether a setting's value is a rate that holds a broker to less than is of use."""
+    return rate is not None and rate.isdigit() and int(rate) < OF_USE_BYTES_PER_S
 
 
 def is_listed(own: Mapping[ThrottleKey, str | None], tp: TopicPartition, rate: ThrottleKey) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from kafka import TopicPartition
 from kafka import errors as kafka_errors
 
-from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS, UNLIMITED, held_followers, held_to
+from shunter.core.throttles import FOLLOWER_RATE, LEADER_RATE, LISTS, UNLIMITED, held_followers, held_to, is_slow
 from shunter.drivers.admin.answers import in_words, translated
 from shunter.drivers.admin.client import ANSWERS_WITHIN_S, SHUNNED_FOR_S, connected
 from shunter.drivers.admin.cluster import AGAIN_S, UNSENT_FOR_S, who_answers
@@ -18,7 +18,6 @@ from shunter.drivers.admin.metadata import MetadataObserver, live_brokers
 from shunter.drivers.admin.settings import MIN_INSYNC, effective
 from shunter.errors import DriverError
 from shunter.model.inventory import (
-    OF_USE_BYTES_PER_S,
     BrokerDisks,
     Disk,
     DiskReplica,
@@ -83,12 +82,6 @@ def take_inventory(configuration: Mapping[str, Any], *, offsets: bool = True) ->
         client.close()
 
 
-def _is_slow(rates: Mapping[str, str | None]) -> bool:
-    """Whether a throttle holds a broker as a follower to less than is of use."""
-    rate = rates.get(FOLLOWER_RATE) or ""
-    return rate.isdigit() and int(rate) < OF_USE_BYTES_PER_S
-
-
 def _take(client: Any, *, offsets: bool) -> Inventory:
     began = time.time()
     silent = client.shun_silent(ANSWERS_WITHIN_S, SHUNNED_FOR_S)
@@ -113,7 +106,9 @@ def _take(client: Any, *, offsets: bool) -> Inventory:
     wanted = (MIN_INSYNC, _CLEANUP, *(LISTS if rates else ()))
     settings = effective(client, [str(topic["name"]) for topic in topics], wanted)
     held = held_to(rates, settings.values())
-    followed = {broker: held_followers(broker, settings) if _is_slow(rates[broker]) else () for broker in held}
+    followed = {
+        broker: held_followers(broker, settings) if is_slow(rates[broker].get(FOLLOWER_RATE)) else () for broker in held
+    }
     # Plans need it beside replicas that are offline alone.
     offline = any(part.get("offline_replicas") for topic in topics for part in topic["partitions"]) or any(
         each.failed for seen in log_dirs.values() for each in seen

@@ -78,10 +78,6 @@ GROWN_SHARE = 0.05
 """A partition whose size has changed by this share, and by so many bytes, has another size from then on."""
 
 
-MOST_AT_ONCE = 10
-"""Partitions of 1 MB that one fetch brings, by Kafka's defaults."""
-
-
 class Estimate(NamedTuple):
     """Remaining bytes, their measured rate (bytes per second), and milliseconds until the end with an 80 % interval."""
 
@@ -294,11 +290,6 @@ def _expected(state: ExecutorState, meter: Meter, lines: Iterable[Line]) -> _Pac
     return _Pace(0.0, each, float(len(receiving)), guessed=1.0)
 
 
-def _least_rate(copies: int) -> float:
-    """Bytes per second that pass under any throttle: a fetch at a time, and it may bring ten partitions."""
-    return LOWEST_RATE * min(MOST_AT_ONCE, copies)
-
-
 def _held(lines: Iterable[Line], into: Mapping[BrokerId, float], out: Mapping[BrokerId, float]) -> _Pace | None:
     """The pace of copies that others' throttles hold, before it is measured; None: one of them is not held."""
     each: dict[BrokerId, float] = {}
@@ -430,6 +421,8 @@ class Forecast(NamedTuple):
     guessed: bool
 
 
+MOST_AT_ONCE = 10
+"""Partitions of 1 MB that one fetch brings, by Kafka's defaults."""
 GUESSED_BANDWIDTH = 50_000_000
 """Bytes per second of a broker if nothing is known; the forecast then says that it is a guess."""
 
@@ -477,7 +470,9 @@ def forecast(
                     held[key] += move.size_bytes
                     copies[key] += 1
     taken = [load / speed for load in loads.values()]
-    taken += [size / min(speed, max(_least_rate(copies[key]), others[key])) for key, size in held.items()]
+    # Under any throttle a fetch passes at a time, and it may bring ten partitions.
+    least = {key: LOWEST_RATE * min(MOST_AT_ONCE, many) for key, many in copies.items()}
+    taken += [size / min(speed, max(least[key], others[key])) for key, size in held.items()]
     busiest, total = max(taken, default=0.0), sum(loads.values()) // 2
     longest = max(placed.values(), default=0) / (within or speed)
     return Forecast(total + sum(placed.values()), max(busiest, longest), speed, guessed)

@@ -252,9 +252,10 @@ def told_stuck(
     """A sentence about the moves that can't end (if they were turned to `direction`, if given); "" if all can."""
     found: dict[str, list[tuple[Move, str]]] = {}
     for move in moves:
-        why = stuck(state, move if direction is None else turned_to(move, direction, forced=forced))
+        turned = move if direction is None else turned_to(move, direction, forced=forced)
+        why = stuck(state, turned)
         if why is not None:
-            found.setdefault(why.replace(str(move.tp), "it"), []).append((move, why))
+            found.setdefault(why.replace(str(move.tp), "it"), []).append((turned, why))
     if not found:
         return ""
     told = [

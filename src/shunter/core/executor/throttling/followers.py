@@ -11,10 +11,9 @@ from collections.abc import Iterable
 
 from shunter.core.executor.state import ExecutorState, Move
 from shunter.core.executor.waits import Wait, WaitKind
-from shunter.core.throttles import FOLLOWER_RATE, is_listed
+from shunter.core.throttles import FOLLOWER_RATE, is_listed, is_slow
 from shunter.core.wording import counted, named, told_brokers, told_rate
 from shunter.model.execution import Direction, ObservedPartition, ThrottleKey
-from shunter.model.inventory import OF_USE_BYTES_PER_S
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 
 LIFT = "`shunter throttles clear` lifts it"
@@ -30,9 +29,8 @@ def held_followers(state: ExecutorState, tp: TopicPartition, brokers: Iterable[B
     found: dict[BrokerId, int] = {}
     for broker in brokers:
         key = ThrottleKey("broker", str(broker), FOLLOWER_RATE)
-        rate = state.others.get(key, "")
-        if rate.isdigit() and int(rate) < OF_USE_BYTES_PER_S and is_listed(state.others, tp, key):
-            found[broker] = int(rate)
+        if is_slow(state.others.get(key)) and is_listed(state.others, tp, key):
+            found[broker] = int(state.others[key])
     return found
 
 
