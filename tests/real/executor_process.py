@@ -6,15 +6,16 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError
+from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, UnsupportedVersionError
 from tidying import remember
 
-from lab.testbed.waiting import wait_until
+from lab.testbed.waiting import POLL_INTERVAL_S, wait_until
 from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.drivers.admin.metadata import live_brokers
 
@@ -26,6 +27,7 @@ THROTTLES = (
     "follower.replication.throttled.replicas",
 )
 Replicas = tuple[int, ...]
+T = TypeVar("T")
 
 
 class Shunter:
@@ -132,46 +134,58 @@ class Cluster:
         self.admin.create_topics([NewTopic(topic, replica_assignments=listed, topic_configs=dict(configs or {}))])
         self.admin.wait_for_topics([topic], timeout_ms=30_000)
 
+    def _asked(self, ask: Callable[[], T]) -> T:
+        """An answer of the cluster. While the client chooses the broker that has just died, it is asked again."""
+        until = time.monotonic() + 10
+        while True:
+            try:
+                return ask()
+            except KafkaConnectionError:
+                if time.monotonic() > until:
+                    raise
+            time.sleep(POLL_INTERVAL_S)
+
+    def partitions(self, topic: str) -> dict[int, Mapping[str, Any]]:
+        """A topic's partitions, as the library describes them."""
+        (found,) = self._asked(lambda: self.admin.describe_topics([topic]))
+        return {part["partition_index"]: part for part in found["partitions"]}
+
     def replicas(self, topic: str) -> dict[int, Replicas]:
-        (found,) = self.admin.describe_topics([topic])
-        return {part["partition_index"]: tuple(part["replica_nodes"]) for part in found["partitions"]}
+        return {number: tuple(part["replica_nodes"]) for number, part in self.partitions(topic).items()}
 
     def leaders(self, topic: str) -> dict[int, int]:
-        (found,) = self.admin.describe_topics([topic])
-        return {part["partition_index"]: part["leader_id"] for part in found["partitions"]}
+        return {number: part["leader_id"] for number, part in self.partitions(topic).items()}
 
     def isr(self, topic: str) -> dict[int, set[int]]:
-        (found,) = self.admin.describe_topics([topic])
-        return {part["partition_index"]: set(part["isr_nodes"]) for part in found["partitions"]}
+        return {number: set(part["isr_nodes"]) for number, part in self.partitions(topic).items()}
 
     def in_sync(self, topic: str) -> bool:
-        (found,) = self.admin.describe_topics([topic])
-        return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in found["partitions"])
+        return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in self.partitions(topic).values())
 
     def live(self) -> set[int]:
         """Registered brokers that are not fenced."""
-        return set(live_brokers(self.admin.describe_cluster()))
+        return set(live_brokers(self._asked(self.admin.describe_cluster)))
 
     def controller(self) -> int:
         """The controller's id. In a KRaft cluster the quorum's leader, because there brokers name any broker."""
         try:
-            quorum = self.admin.describe_metadata_quorum()
+            quorum = self._asked(self.admin.describe_metadata_quorum)
         except (IncompatibleBrokerVersion, UnsupportedVersionError):
-            return int(self.admin.describe_cluster()["controller_id"])
+            return int(self._asked(self.admin.describe_cluster)["controller_id"])
         return int(quorum["topics"][0]["partitions"][0]["leader_id"])
 
     def moving(self, topic: str) -> set[int]:
         """Partitions of a topic that are being reassigned."""
-        return {tp.partition for tp in self.admin.list_partition_reassignments() if tp.topic == topic}
+        return {tp.partition for tp in self._asked(self.admin.list_partition_reassignments) if tp.topic == topic}
 
     def ongoing(self) -> int:
-        return len(self.admin.list_partition_reassignments())
+        return len(self._asked(self.admin.list_partition_reassignments))
 
     def throttles(self, brokers: tuple[int, ...], topics: tuple[str, ...]) -> dict[str, str]:
         """Every throttle that is set at a broker or topic itself."""
         resources = [ConfigResource(ConfigResourceType.BROKER, str(broker)) for broker in brokers]
         resources += [ConfigResource(ConfigResourceType.TOPIC, topic) for topic in topics]
-        described = self.admin.describe_configs(resources, config_filter="modified")
+        described = self._asked(lambda: self.admin.describe_configs(resources, config_filter="modified"))
         return {
             f"{kind} {name} {setting}": str(config["value"])
             for kind, by_name in described.items()
@@ -195,8 +209,5 @@ def write_plan(path: Path, topic: str, targets: Mapping[int, Replicas]) -> Path:
 
 
 def leads_nothing(cluster: Cluster, topic: str, broker: int) -> bool:
-    """Whether a broker leads no partition of a topic. The client may ask the broker that has just died."""
-    try:
-        return broker not in cluster.leaders(topic).values()
-    except KafkaError:
-        return False
+    """Whether a broker leads no partition of a topic."""
+    return broker not in cluster.leaders(topic).values()

@@ -259,7 +259,7 @@ def shared(tmp_path, number):
 @pytest.fixture
 def by_delta_alone(monkeypatch):
     """As on HDFS: Delta keeps writers apart. (It does so too on this machine, between threads.)"""
-    monkeypatch.setattr(Lake, "_alone", lambda *_: nullcontext())
+    monkeypatch.setattr("shunter.pipeline.lake.tables.write_lock", lambda *_: nullcontext())
 
 
 def test_on_a_folder_of_this_machine_one_process_at_a_time_writes_a_table(spark, lake, tmp_path):
