@@ -117,8 +117,10 @@ def test_a_dead_or_slow_original_does_not_block():
     assert step_of(stand(OAR, isr=(0, 2), dead=(1,))).added == (3,)
     dead = step_of(stand((0, 1, 2, 3), isr=(0, 1, 3), dead=(2,)))
     assert (dead.dropped, dead.added) == ((2,), (4,))
-    slow = step_of(stand((0, 1, 2, 3), isr=(0, 1), adding=(3,)))
-    assert (slow.dropped, slow.added) == ((2,), ())
+    slow = step_of(stand((0, 1, 2, 3), isr=(0, 1, 3), adding=(3,)))
+    assert (slow.dropped, slow.added) == ((2,), (4,))
+    two = step_of(stand((0, 1, 2, 3), isr=(0, 3), dead=(1, 2), adding=(3,)))
+    assert (two.dropped, two.added) == ((), (4,))
 
 
 def test_only_the_new_replica_must_be_alive():

@@ -1,5 +1,7 @@
 """Steps, floor and waiting, case by case."""
 
+from dataclasses import replace
+
 import pytest
 
 from shunter.core.reassignment import Situation, Step, Waiting, WaitReason, describe_waiting, next_step, plan_on_paper
@@ -113,12 +115,74 @@ def test_a_live_addition_is_waited_for_before_the_next_one():
     assert choose(now, (3, 4, 5)) == Waiting(WaitReason.CATCHING_UP, (3,))
 
 
-def test_a_dead_replica_is_dropped_while_an_addition_catches_up():
-    now = situation((0, 1, 2, 3), isr=(0, 2), dead=(1,), adding=(3,))
-    step = choose(now, (3, 4, 5))
+@pytest.mark.parametrize("dead", [(), (1,)])
+def test_a_replica_that_is_down_or_behind_stays_until_as_many_as_the_floor_asks_for_are_in_sync(dead):
+    now = situation((0, 1, 2, 3), isr=(0, 2), dead=dead, adding=(3,))
+    assert choose(now, (3, 4, 5)) == Waiting(WaitReason.CATCHING_UP, (3,))
+    step = choose(situation((0, 1, 2, 3), isr=(0, 2, 3), dead=dead, adding=(3,)), (3, 4, 5))
     assert isinstance(step, Step)
-    assert (step.dropped, step.added) == ((1,), ())
-    assert step.assignment == ReplicaAssignment((0, 2, 3), adding=(3,))
+    assert (step.dropped, step.added) == ((1,), (4,))
+
+
+@pytest.mark.parametrize("isr", [(0,), (0, 3)])
+def test_replicas_that_are_down_do_not_hold_up_the_next_addition(isr):
+    now = situation((0, 1, 2, 3), isr=isr, dead=(1, 2), adding=(3,))
+    if 3 in isr:
+        step = choose(now, (3, 4, 5))
+        assert isinstance(step, Step)
+        assert (step.dropped, step.added) == ((), (4,))
+    else:
+        assert choose(now, (3, 4, 5)) == Waiting(WaitReason.CATCHING_UP, (3,))
+
+
+def test_an_addition_that_another_target_does_not_want_goes_at_once():
+    step = choose(situation((0, 1, 2, 3), isr=(0, 2), dead=(1,), adding=(3,)), (4, 5, 6))
+    assert isinstance(step, Step)
+    assert (step.dropped, step.added) == ((3,), (4,))
+
+
+@pytest.mark.parametrize(
+    ("original", "target", "least"),
+    [
+        ((0, 1), (2, 1), 1),
+        ((0, 1), (3, 2), 1),
+        ((0, 1, 2), (3, 1, 2), 2),
+        ((0, 1, 2), (3, 4, 2), 2),
+        ((0, 1, 2), (5, 4, 3), 2),
+        ((0, 1, 2), (3, 4), 1),
+        ((0, 1), (4, 3, 2), 1),
+    ],
+)
+def test_a_rolling_restart_never_takes_more_than_one_replica_in_sync(original, target, least):
+    """Every history in which a broker is stopped only while Kafka counts the partition as not under-replicated."""
+    first = situation(original)
+    seen, waiting, reached = {(first, None)}, [(first, None)], False
+    while waiting:
+        now, down = waiting.pop()
+        assert len(now.in_sync) >= least
+        reached |= now.assignment == ReplicaAssignment(target)
+        for following in restarts(now, down, original, target):
+            if following not in seen:
+                seen.add(following)
+                waiting.append(following)
+    assert reached
+
+
+def restarts(now: Situation, down: int | None, original: Replicas, target: Replicas):
+    """What can happen next: a step, a replica that catches up, a broker that stops or is back."""
+    step = choose(now, target, original=original)
+    if isinstance(step, Step):
+        yield now.after(step), down
+    for broker in now.replicas:
+        if broker not in now.isr and broker != down:
+            yield replace(now, isr=tuple(each for each in now.replicas if each in now.isr or each == broker)), down
+    if down is not None:
+        yield replace(now, live=now.live | {down}), None
+    elif set(now.isr) >= set(now.replicas) - set(now.assignment.adding):
+        for broker in now.replicas:
+            isr = tuple(each for each in now.isr if each != broker)
+            leader = now.leader if now.leader != broker else isr[0] if isr else NO_LEADER
+            yield replace(now, isr=isr, leader=leader, live=now.live - {broker}), broker
 
 
 def test_a_dead_addition_does_not_hold_up_the_next_one():

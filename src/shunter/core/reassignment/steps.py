@@ -60,10 +60,13 @@ def one_at_a_time(
 
     Pre: at least one replica is live and in sync. `blocked` is the reason to give when only the floor is in the way.
     """
-    excess = excess_replicas(situation, target)
-    dropped = affordable(situation, excess[:limit], floor)
     pending = _pending(situation, original, target)
     missing = tuple(broker for broker in target if broker not in situation.replicas)
+    excess = excess_replicas(situation, target)
+    if (pending or missing) and len(situation.in_sync) < floor:
+        # A replica that is down or behind may only be restarting, and Kafka counts no addition as under-replicated.
+        excess = tuple(broker for broker in excess if broker in situation.assignment.adding)
+    dropped = affordable(situation, excess[:limit], floor)
     fetching = tuple(broker for broker in pending if broker in situation.live)
     added = () if fetching else tuple(broker for broker in missing if broker in situation.live)[:1]
     replicas = tuple(broker for broker in situation.replicas if broker not in dropped) + added
