@@ -178,9 +178,7 @@ class ZooKeeperCluster:
         input_text: str = "",
     ) -> subprocess.CompletedProcess[str]:
         """Run a Kafka tool to its end; see `tools.kafka_tool`. `--bootstrap-server` is not added."""
-        return tools.kafka_tool(
-            main_class, *arguments, version=self.version, timeout_s=timeout_s, input_text=input_text
-        )
+        return tools.kafka_tool(main_class, *arguments, timeout_s=timeout_s, input_text=input_text)
 
     def _broker(self, broker_id: int) -> KafkaBroker:
         replication = min(3, len(self._broker_ids))

@@ -80,8 +80,8 @@ def test_they_keep_bounds_and_end_at_a_stop(shelves: Shelves) -> None:
     assert "from another log dir; rollback copies" in planned.stdout, planned.stdout
     running = executor.start(*shelves.slow, "--max-in", "1")
     running.wait_for(lambda: len(shelves.copies()) == 1, about="a copy is under way")
-    status = executor.run("status").stdout
-    assert "waits for its turn: broker 1 receives 1 copy, the bound is 1" in status, status
+    told = "waits for its turn: broker 1 receives 1 copy, the bound is 1"
+    running.wait_for(lambda: told in executor.run("status").stdout, about="the other one is told to wait")
     stopped = executor.run("stop")
     assert stopped.returncode == ExitCode.DONE, stopped.stderr
     assert "1 copy between log dirs is given up" in stopped.stdout, stopped.stdout
