@@ -434,8 +434,7 @@ class ObservedCluster:
     spaces: dict[tuple[BrokerId, str], LogDirSpace] = field(default_factory=dict[tuple[BrokerId, str], LogDirSpace])
     """Log dirs that work, by each broker's last answer. `see_spaces` alone writes it."""
     cordoned: frozenset[BrokerId] = frozenset()
-    """Brokers all of whose log dirs are cordoned (KIP-1066), by their last answer; also one whose cordon was given back
-    since then."""
+    """Brokers with all log dirs cordoned (KIP-1066), by their last answer, or whose cordon was given back since."""
     broken: dict[BrokerId, tuple[str, ...]] = field(default_factory=dict[BrokerId, tuple[str, ...]])
     """Log dirs that have failed, by each broker's last answer; without brokers that have none."""
     spaces_at_ms: dict[BrokerId, int] = field(default_factory=dict[BrokerId, int])
@@ -459,10 +458,11 @@ class ObservedCluster:
         return size.log_dir
 
     def keeps_none(self, broker: BrokerId, tp: TopicPartition, since_ms: int) -> bool:
-        """Whether a broker that should copy a replica since then has told long after that none of its log dirs has it."""
+        """Whether a broker has told, long after a step that is under way began then, that none of its log dirs has a replica."""
         absent_ms = self.absent_at_ms.get((broker, tp), -1)
+        listed = tp in self.ongoing and absent_ms <= self.listed_at_ms  # Else somebody may have cancelled the step.
         patience_ms = ABSENT_BESIDE_A_FAILURE_MS if broker in self.broken else ABSENT_MS
-        return absent_ms > max(since_ms + patience_ms, self.sizes_at_ms.get((broker, tp), -1))
+        return listed and absent_ms > max(since_ms + patience_ms, self.sizes_at_ms.get((broker, tp), -1))
 
     def partition(self, tp: TopicPartition) -> ObservedPartition | None:
         """The partition as last seen, or None."""

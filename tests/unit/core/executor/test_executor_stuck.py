@@ -433,6 +433,19 @@ def test_a_live_broker_that_makes_no_replica_is_named(*, back: bool) -> None:
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK if back else Outcome.DONE}
 
 
+def test_a_replica_of_a_cancelled_step_is_not_missed() -> None:
+    """An SRE's find: somebody cancelled a reassignment, and people were told to restart the healthy broker."""
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (6, 2, 3)))
+    rig.settle(catching_up=False, rounds=400)
+    move = rig.core.state.moves[T0]
+    rig.yard.alter(T0, None)
+    rig.yard.without_log.add(6)
+    while move.open:
+        rig.settle(catching_up=False, rounds=1)
+        assert (stuck_row(rig), "makes no replica" in move.waits.text) == ("", False)
+    assert rig.outcomes() == {T0: Outcome.SUPERSEDED}
+
+
 @pytest.mark.parametrize("needs_all", [True, None, False])
 def test_a_copy_beside_a_dead_replica_waits_for_it_only_once_it_has_caught_up(*, needs_all: bool | None) -> None:
     """An outsider's find: "waits: broker 3 is down" of copies that went on, and ended by themselves on 4.4.0."""
