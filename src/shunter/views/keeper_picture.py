@@ -139,7 +139,7 @@ def facts_of_execution(view: ExecutionView) -> OpenExecution:
         sum(bool(row.stuck) for row in view.moves if row.state in OPEN_STATES),
         view.at_ms - view.silent_ms if view.silent_ms else None,
         next((f"{row.partition}: {row.stuck}" for row in view.moves if row.stuck and row.state in OPEN_STATES), ""),
-        sum(row.state == "paused" and row.step is not None for row in view.moves),
+        sum(row.state == "paused" and row.step is not None and not row.stuck for row in view.moves),
         *(sum(row.direction == way and row.state in OPEN_STATES for row in view.moves) for way in ("back", "stop")),
     )
 

@@ -119,14 +119,15 @@ class Fuzz:
         key = (intent.value, about)
         asked = order(intent, about) if gives else order(OrderKind.WITHDRAW, intent.value, about)
         try:
-            await service.desk.carry_out(asked, Signature("anna", key=str(self.random.random())))
+            done = await service.desk.carry_out(asked, Signature("anna", key=str(self.random.random())))
         except OrderRefused as refused:
             self.trail.append(f"{asked.kind.value} {about} refused: {refused}")
             # A write whose outcome is not known was promised to nobody.
             self.promised[key] = None if refused.refusal is Refusal.STORE else self.promised.get(key, False)
         else:
-            self.trail.append(f"{asked.kind.value} {about} promised by {service.owner}")
-            self.promised[key] = gives
+            alone = "this host alone has that" in done.text
+            self.trail.append(f"{asked.kind.value} {about} {'kept' if alone else 'promised'} by {service.owner}")
+            self.promised[key] = None if alone else gives
             self.words += 1
 
     async def turn(self, service: Service) -> None:
@@ -159,6 +160,7 @@ class Fuzz:
             word in done.text
             for word in (
                 "kept on this host",
+                "this host alone has that",
                 "not durable",
                 "stays in force",
                 "not in the cluster yet",

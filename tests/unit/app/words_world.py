@@ -259,6 +259,7 @@ class Service(Life):
         self.owner, self.ended = owner, False
         self.shared_yard = yard
         self.shared = SharedWords(lambda: LockedTopic(yard.log, owner, yard.lock), mine)
+        self.shared.again_s = 0.0
         super().__init__(
             yard,
             MortalStore(path),

@@ -194,7 +194,9 @@ def condition_events(
         label, name = f"{condition.label} {about}".strip(), f"{condition.value} {about}".strip()
         if before is not None and thought.at_ms - before.at_ms > stale_ms:
             when = f"between {told_time(before.at_ms)} and {told_time(thought.at_ms)}"
-            told.append(event("condition-over", f"{label} ended while this service did not observe it, {when}", name))
+            down_now = f"; {about} is down" if about in down else ""
+            over = f"{label} ended while this service did not observe it, {when}{down_now}"
+            told.append(event("condition-over", over, name))
             continue
         over = f"{label} no longer holds"
         if condition is Condition.BROKER_DEAD:

@@ -32,6 +32,7 @@ from shunter.app.service.previews import (
     see_taken,
     taken_for,
     tell_if_lost,
+    told_alone,
     told_late,
     told_later,
     told_not_paused,
@@ -48,6 +49,7 @@ from shunter.core.keeper.cluster_facts import ServiceRole
 from shunter.core.keeper.docket import voted
 from shunter.core.keeper.intents import contradiction, named_by
 from shunter.core.keeper.people import approvals, unsure
+from shunter.core.keeper.situation import why_refused
 from shunter.core.keeper.words import DECLINED, Said, again, held, lifted_by
 from shunter.core.wording import counted, told_bytes
 from shunter.drivers.service.store import StoreFailed
@@ -135,9 +137,11 @@ class OrderDesk:
             OrderRefused: the order is not carried out, and nothing was changed.
         """
         try:
-            return await self._keyed(order, signature)
+            done = await self._keyed(order, signature)
         except StoreFailed as error:
             raise OrderRefused(Refusal.STORE, str(error)) from error
+        alone = told_alone(order, self._keepers)
+        return done._replace(text=f"{done.text}; {alone}") if alone else done
 
     async def _keyed(self, order: ServiceOrder, signature: Signature) -> OrderDone:
         if not signature.key:
@@ -216,9 +220,12 @@ class OrderDesk:
             keeper.see_lost_pause()
         if order.kind is OrderKind.PAUSE or not lost:
             return None
+        told = "; ".join(f"{keeper.name}: {told}" for keeper, told in lost)
+        refused = why_refused(order.kind, about[0].facts(), whole=True) if len(about) == 1 else None
+        if refused is not None:
+            raise OrderRefused(refused[0], f"{refused[1]}; this message is taken away: {told}")
         if any(not each.facts().not_paused or paused_now(each) for each in about):
             return None
-        told = "; ".join(f"{keeper.name}: {told}" for keeper, told in lost)
         return OrderDone(f"nothing is paused, and this message is taken away: {told}")
 
     def _is_switch(self, order: ServiceOrder) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from shunter.app.executor.order_costs import Again
+from shunter.app.service.commands import TURNS
 from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
-from shunter.core.keeper.cluster_facts import ServiceRole
+from shunter.core.keeper.cluster_facts import ServiceRole, WordsPlace
 from shunter.core.keeper.situation import STARTS, situation, stand_told, told_pause, why_refused, why_unobserved, worst
 from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
@@ -143,6 +144,15 @@ def see_taken(kind: OrderKind, keeper: ClusterKeeper, *, whole: bool = False) ->
     refused = why_refused(kind, keeper.facts(), whole=whole)
     if refused is not None:
         raise OrderRefused(*refused)
+
+
+def told_alone(order: ServiceOrder, keepers: Mapping[str, ClusterKeeper]) -> str:
+    """That an order is on this host alone, so that it is lost with it, and why; "": the cluster has it."""
+    if not order.is_switch and (order.kind in TURNS or order.kind in (OrderKind.LIMIT, OrderKind.CLEAR_THROTTLES)):
+        return ""
+    shared = (keeper.shared for name, keeper in keepers.items() if order.cluster in ("", name))
+    why = next((each.why for each in shared if each is not None and each.place is WordsPlace.ALONE), "")
+    return f"this host alone has that, until the cluster takes it ({why})" if why else ""
 
 
 def kept_here(theirs: Sequence[ClusterKeeper]) -> list[ClusterKeeper]:

@@ -24,8 +24,8 @@ WITHIN_S = 12.0
 MADE_WITHIN_S = 60.0
 WRITTEN_WITHIN_S = 30.0
 CLOSED_WITHIN_S = 5.0
-ALONE_FOR_S = 600.0
-"""How long words that are on this host alone wait until the topic is tried again."""
+ALONE_FOR_S, AGAIN_S = 600.0, 60.0
+"""How long words that are on this host alone wait until the topic is tried again: a right is missing, or anything else."""
 
 
 class SharedWords:
@@ -40,7 +40,8 @@ class SharedWords:
         self.place = WordsPlace.UNREAD
         self.why = ""
         """Why the words are not read, or on this host alone."""
-        self._alone_since_s = 0.0
+        self.again_s = AGAIN_S
+        self._again_at_s = 0.0
         self.fenced = False
         """Whether the last write showed that another service has taken the words."""
         self.former: WordsDriver | None = None
@@ -60,11 +61,12 @@ class SharedWords:
     def to_be_taken(self) -> bool:
         """Whether the service that drives has to take the words: again, or now that a topic may be possible."""
         if self.place is WordsPlace.ALONE:
-            return time.monotonic() - self._alone_since_s > ALONE_FOR_S
+            return time.monotonic() > self._again_at_s
         return not self.known
 
     def _stay_alone(self, error: WordsUnmade) -> None:
-        self.place, self.why, self._alone_since_s = WordsPlace.ALONE, str(error), time.monotonic()
+        self.place, self.why = WordsPlace.ALONE, str(error)
+        self._again_at_s = time.monotonic() + (self.again_s if error.retriable else ALONE_FOR_S)
 
     @property
     def known(self) -> bool:

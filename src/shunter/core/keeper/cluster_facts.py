@@ -73,7 +73,7 @@ class OpenExecution(NamedTuple):
     why_stuck: str = ""
     """Why the first of the stuck moves can't end, and the way out."""
     copying: int = 0
-    """Paused moves with a step under way: a pause slows their copies, and ends none."""
+    """Paused moves with a step under way that can end: a pause slows their copies, and ends none."""
     back: int = 0
     """Moves that are being rolled back."""
     stopping: int = 0
@@ -212,12 +212,22 @@ class ClusterFacts:
         return self.silent_since_ms if ours and self.reach is Reach.SILENT else None
 
     @property
+    def stale(self) -> bool:
+        """Whether the observation is older than any should be."""
+        return self.observation is not None and self.now_ms - self.observation.at_ms > self.stale_ms
+
+    @property
     def age(self) -> Age:
-        """How current the observation is."""
+        """How current the observation is.
+
+        A cluster that does not answer the executor, or does not confirm who drives it, may have changed since then.
+        """
         if self.observation is None:
             return Age.UNKNOWN
-        fresh = self.now_ms - self.observation.at_ms <= self.stale_ms
-        return Age.CURRENT if self.reach is Reach.ANSWERS and fresh else Age.OLD
+        silent_ms = None if self.execution is None else self.execution.silent_since_ms
+        doubts = (each for each in (self.unclaimed_since_ms, silent_ms) if each is not None)
+        doubted = any(self.observation.at_ms <= since_ms + CLAIM_FRESH_MS for since_ms in doubts)
+        return Age.CURRENT if self.reach is Reach.ANSWERS and not self.stale and not doubted else Age.OLD
 
     @property
     def open_moves(self) -> int:

@@ -277,13 +277,14 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             continue  # Rates are known only with a load model.
         by_model = _told_model(sighting) if resource in RATES else ""
         loads = _carried(sighting, begun)[:, column]
+        label = "preferred leaders" if resource is Resource.LEADERS else resource.label
         leading = _led_now(sighting) / begun.scale[column] if resource is Resource.LEADERS else loads
         for at, broker in enumerate(sighting.load.brokers):
             subject = Subject(condition, f"broker {broker}")
             goal = ended if subject in holding else begun
             low, high = goal.low[at, column], goal.high[at, column]
             if goal.members[at] and not low - ROUNDING <= loads[at] <= high + ROUNDING:
-                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {resource.label} ({_threshold(loads[at], begun, ended, at, column)}{by_model})"
+                text = f"broker {broker} carries {loads[at]:.2f} of the mean in {label} ({_threshold(loads[at], begun, ended, at, column)}{by_model})"
                 yield Sign(subject, text, (broker,), side=ABOVE if loads[at] > high else BELOW)
             elif goal.members[at] and not low - ROUNDING <= leading[at] <= high + ROUNDING:
                 text = f"broker {broker} leads {leading[at]:.2f} of the mean now, and not as preferred ({_threshold(leading[at], begun, ended, at, column)})"

@@ -131,7 +131,7 @@ def _unserved(facts: ClusterFacts) -> str:
         return "not observed yet"
     if facts.reach is Reach.SILENT:
         return f"can't be observed: {facts.reach_why}"
-    if facts.age is Age.OLD:
+    if facts.stale:
         return "the last observation is old"
     if facts.role is ServiceRole.IDLE:
         return f"not driven: {facts.idle_why or STARTS}"
@@ -189,7 +189,7 @@ def _findings(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
         yield ClusterSeverity.CRITICAL, f"does not answer: {facts.reach_why}"
     elif facts.reach is Reach.UNSEEN:
         yield ClusterSeverity.UNKNOWN, "not observed yet"
-    elif facts.age is Age.OLD:
+    elif facts.stale:
         yield ClusterSeverity.WARNING, "the last observation is old"
     if facts.role is ServiceRole.DRIVES and facts.unclaimed_since_ms is not None:
         yield ClusterSeverity.WARNING, _unclaimed(facts.unclaimed_since_ms)

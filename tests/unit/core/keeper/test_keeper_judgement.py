@@ -47,9 +47,9 @@ def test_a_lopsided_cluster_is_balanced_and_then_content() -> None:
         "replicas-band broker 1": "broker 1 carries 1.50 of the mean in replicas (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
         "replicas-band broker 2": "broker 2 carries 1.50 of the mean in replicas (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
         "replicas-band broker 3": "broker 3 carries 0.00 of the mean in replicas (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
-        "leaders-band broker 1": "broker 1 carries 3.00 of the mean in leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
-        "leaders-band broker 2": "broker 2 carries 0.00 of the mean in leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
-        "leaders-band broker 3": "broker 3 carries 0.00 of the mean in leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "leaders-band broker 1": "broker 1 carries 3.00 of the mean in preferred leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "leaders-band broker 2": "broker 2 carries 0.00 of the mean in preferred leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
+        "leaders-band broker 3": "broker 3 carries 0.00 of the mean in preferred leaders (threshold 0.80 to 1.20, ends within 0.90 to 1.10)",
     }
     sides = {each.sign.subject.about: each.sign.side for each in judged.holding if each.sign.side}
     assert sides == {"broker 1": "above", "broker 2": "below", "broker 3": "below"}

@@ -5,7 +5,7 @@ import { Controllers } from "./controllers.js";
 import { BrokerIntents, Intents, Unhold } from "./intents.js";
 import { Turns } from "./moves.js";
 import { Decide } from "./proposals.js";
-import { Chip, Drawer, Empty, Figure, Link, Meter, Moment, Name, Order, Said, Shown, Side, SortedTable, memo } from "../parts.js";
+import { Ago, Chip, Drawer, Empty, Figure, Link, Meter, Moment, Name, Order, Said, Shown, Side, SortedTable, memo } from "../parts.js";
 import { KillSwitch } from "../kill.js";
 import { bytes, capital, count, days, duration, few, number, percent, rate, words } from "../words.js";
 import { Aged, Headline, KIND, faded, rank, taken } from "../situation.js";
@@ -242,7 +242,7 @@ export function Cluster({ name, who }) {
     const broker = page.brokers.find((each) => each.id === chosen);
     return html`<div class="title"><h1><${Name} name=${name} /></h1><${Headline} situation=${situation} /><span class="spring"></span><${KillSwitch} cluster=${name} situation=${situation} paused=${row.paused} who=${who} /></div>
       <${Now} name=${name} page=${page} who=${who} />
-      <${Aged} age=${situation.figures} at=${situation.observed_at_ms} />
+      ${situation.figures === "current" ? html`<p class="dim">Observed <${Ago} at=${situation.observed_at_ms} /> ago.</p>` : html`<${Aged} age=${situation.figures} at=${situation.observed_at_ms} />`}
       <dl class="figures ${old}"><${Figure} label="Brokers" value=${number(row.brokers)}>${row.brokers_down.length ? `${row.brokers_down.length} down` : row.brokers && !old ? "all live" : ""}</${Figure}>
         <${Figure} label="Partitions" value=${number(row.partitions)}>${situation.figures === "unknown" ? "" : count(page.topics_in_all, "topic")}</${Figure}>
         <${Figure} label="Fullest disk" value=${percent(row.disk_used)}>${row.runway_days === null ? "" : `full in ${days(row.runway_days)}`}</${Figure}>
