@@ -737,6 +737,7 @@ async def test_what_is_on_one_host_alone_says_so_and_goes_to_the_cluster_within_
         assert "; this host alone has that, until the cluster takes it (" in done.text
         assert not a.shared.to_be_taken
         world.log.doubtful = a.shared._again_at_s = 0.0
+        world.tell()
         await a.until(lambda: a.shared.place is WordsPlace.TAKEN)
     async with Service(world, "b", tmp_path / "b", DRAINS) as b:
         await b.driven()
