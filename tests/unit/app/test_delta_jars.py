@@ -1,5 +1,6 @@
 """Delta's jars: for which Spark there are some, who brings his own, and stores on which two writers are not kept apart."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,18 @@ def test_each_spark_has_its_own_jar_and_one_without_is_named():
         DriverError, match=r"pyspark 4\.3\.0: Delta Lake .* has no jar for it, but for Spark 4\.0, 4\.1, 4\.2"
     ):
         coordinates("4.3.0")
+
+
+def test_what_pip_installs_has_a_jar():
+    """A stranger's find: `pip install 'shunter[all]'` took a Spark without one."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    for extra in ("pipeline", "connect"):
+        (wanted,) = (each for each in extras[extra] if each.startswith("pyspark"))
+        most = int(wanted.partition("<4.")[2])
+        coordinates(f"4.{most - 1}.0")
+        with pytest.raises(DriverError):
+            coordinates(f"4.{most}.0")
 
 
 @pytest.mark.parametrize("name", ["spark.jars", "spark.jars.packages"])

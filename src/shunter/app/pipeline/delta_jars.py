@@ -41,7 +41,7 @@ def coordinates(spark_version: str = pyspark.__version__) -> str:
     module = f"delta-spark_{'.'.join(spark_version.split('.')[:2])}_2.13"
     if module not in PINNED:
         known = ", ".join(name.split("_")[1] for name in PINNED if "_" in name)
-        way = "install one of these, or name Delta's jars with --conf spark.jars=…"
+        way = "install one of these, or name with --conf spark.jars=… the jars of a Delta Lake that is made for it"
         rule = f"Delta Lake {DELTA_VERSION} has no jar for it, but for Spark {known}: {way}"
         raise DriverError(f"pyspark {spark_version}: {rule}", retriable=False)
     return f"io.delta:{module}:{DELTA_VERSION}"

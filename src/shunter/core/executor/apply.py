@@ -315,8 +315,13 @@ def _throttle_restored(state: ExecutorState, entry: JournalEntry) -> None:
 
 
 def _cordon_left(state: ExecutorState, record: ThrottleRestored, throttle: Throttle) -> None:
-    """Keep in mind a cordon that stays, unless it was the former value that an undo brought back."""
+    """Keep in mind a cordon that stays, unless it was the former value that an undo brought back.
+
+    An undo that is turned gives back the cordon of the plan that it should have undone, and that one stands again.
+    """
     standing = state.cordons.pop(record.key, None)
+    if standing is not None and not record.left and throttle.before == standing.value:
+        state.cordons[record.key] = standing
     former = "" if standing is None else standing.before or ""
     value = dict(state.options.cordons).get(int(record.key.name), "")
     if record.left and value not in ("", former):

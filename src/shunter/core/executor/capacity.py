@@ -54,8 +54,11 @@ class Capacity:
     def of(cls, state: ExecutorState, now_ms: int, *, without: Collection[TopicPartition] = ()) -> Capacity:
         """Count what the steps under way take: copies that were not seen to be in sync. `without`: moves left out."""
         capacity = cls(state.options, state.cluster, now_ms)
+        # A cordon that the execution lifts was still there when the log dirs were looked at.
+        lifted = state.cluster.cordoned - state.closed()
         for (broker, path), space in state.cluster.spaces.items():
-            capacity.log_dirs_of.setdefault(broker, {})[path] = space
+            seen = space._replace(cordoned=False) if broker in lifted else space
+            capacity.log_dirs_of.setdefault(broker, {})[path] = seen
         for broker, landed in state.cluster.landed.items():
             capacity.coming[broker, ""] += sum(added for _at_ms, added in landed)
         for move in state.stepping():

@@ -38,6 +38,8 @@ STILL_MS = 30_000
 """If no byte was copied for this long (and longer, under a low throttle), an estimate from former bytes would be wrong."""
 FETCH_BYTES = 2**20
 """The bytes of one partition in one fetch, by default (`replica.fetch.max.bytes`); one passes under any throttle."""
+DOUBTED_MS = 5_000
+"""A step that has ended is gone from the list before metadata show its end, for less than this."""
 FETCHES = 3
 """This many fetches' time without a byte is longer than a throttle explains."""
 
@@ -72,7 +74,7 @@ def when_it_ends(state: ExecutorState, meter: Meter, now_ms: int, others: Mappin
             blocked.setdefault(why.replace(str(move.tp), "it"), []).append((move.tp, way_out(state, move)))
         elif move.paused or move.waits.kind in ENDLESS:
             reasons["paused until `shunter resume`" if move.paused else move.waits.told] += 1
-        elif move.waits is DOUBTED:
+        elif move.waits is DOUBTED and move.status.doubted_ms(now_ms) >= DOUBTED_MS:
             doubted += 1
         elif rates := _slow_rates(state, meter, move, others):
             slow[rates] += 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from shunter.core.executor.apply import apply
 from shunter.core.executor.state import ExecutorState, Move
-from shunter.core.throttles import CORDONED_LOG_DIRS
+from shunter.core.throttles import ALL_LOG_DIRS, CORDONED_LOG_DIRS
 from shunter.model.execution import (
     Command,
     CommandKind,
@@ -125,7 +125,9 @@ class Past:
         if isinstance(record, ThrottleRemembered):
             self.found[-1].cordons[broker] = record.value or ""
         elif not record.left:
-            for execution in self.found:
+            # An undo that was turned gave back the cordon of the execution before it.
+            again = self.found[-1].cordons.get(broker) == ALL_LOG_DIRS
+            for execution in self.found[-1:] if again else self.found:
                 execution.cordons.pop(broker, None)
 
     def _throttled(self, rate: int | None) -> None:

@@ -88,10 +88,7 @@ class CurrentStep:
 
     @property
     def keeps_factor(self) -> bool:
-        """Whether the partition has as many replicas at the end of the step as when it is asked for.
-
-        A step that takes another one's place, or cancels, does not say how many the cluster counts then.
-        """
+        """Whether the step keeps the number of replicas. Of one that takes another one's place, or cancels, none is known."""
         return not (self.cancels or self.redirected_from) and len(self.after) == len(self.before)
 
     @property
@@ -550,8 +547,10 @@ class ExecutorState:
     def cordoned(self) -> dict[BrokerId, str]:
         """The brokers that an execution cordoned, as far as the journal knows, and the id of its plan."""
         set_now = {int(key.name) for key in self.throttles if key.setting == CORDONED_LOG_DIRS}
-        under_way = {broker: plan_id for broker, plan_id in self.cordoned_by.items() if broker in set_now}
-        return {int(key.name): cordon.plan_id for key, cordon in self.cordons.items()} | under_way
+        found = {int(key.name): cordon.plan_id for key, cordon in self.cordons.items()}
+        found |= {broker: plan_id for broker, plan_id in self.cordoned_by.items() if broker in set_now}
+        lifts = dict(self.options.cordons) if self.at_work and not self.turned else {}
+        return {broker: plan_id for broker, plan_id in found.items() if lifts.get(broker) in (None, ALL_LOG_DIRS)}
 
     def closed(self) -> frozenset[BrokerId]:
         """Brokers that Kafka takes in no target, as far as is known: all their log dirs are cordoned (KIP-1066).

@@ -174,6 +174,10 @@ class StepStatus(NamedTuple):
     refused: str = ""
     missed_since_ms: int | None = None
 
+    def doubted_ms(self, now_ms: int) -> int:
+        """For how long the step has not looked as it should."""
+        return 0 if self.doubt is None else now_ms - self.doubt.since_ms
+
     @property
     def watched(self) -> bool:
         """Whether this process began the step, or saw it run, and so would know of its end."""

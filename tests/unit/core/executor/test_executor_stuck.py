@@ -6,6 +6,7 @@ import pytest
 from apache_yard import Rig, Yard, planned, until
 
 from shunter.core.executor.choice import Begin, Waits, choose, undo
+from shunter.core.executor.ending import when_it_ends
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.events import Envelope, LogDirsObserved, TopicsObserved
 from shunter.core.executor.foresight.hold_ups import hold_up_of_others, told_held_up, told_urgent, way_out
@@ -431,6 +432,29 @@ def test_a_live_broker_that_makes_no_replica_is_named(*, back: bool) -> None:
     rig.yard.without_log.clear()
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.ROLLED_BACK if back else Outcome.DONE}
+
+
+def test_a_step_whose_end_is_not_seen_is_doubted_after_five_seconds_only() -> None:
+    """A stranger's find: "somebody may have cancelled it" of steps that had just ended."""
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 5, 6)))
+    rig.settle(catching_up=False, rounds=10)
+    move, partition = rig.core.state.moves[T0], rig.yard.partitions[T0]
+
+    def in_the_second_step() -> bool:
+        if move.steps == 1:
+            rig.yard.catch_up(T0)
+        return move.steps == 2 and partition.in_motion
+
+    until(rig, in_the_second_step, 600, "the second step is under way")
+    rig.settle(catching_up=False, rounds=20)
+    partition.replicas, partition.adding, partition.removing = (1, 2, 3), (), ()
+    first_ms, told = rig.now_ms, list[int]()
+    for _round in range(60):
+        rig.settle(catching_up=False, rounds=1)
+        held = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).held
+        told += [rig.now_ms - first_ms] if "1 whose step no longer runs" in held else []
+    assert told
+    assert min(told) >= 5_000
 
 
 def test_a_replica_of_a_cancelled_step_is_not_missed() -> None:

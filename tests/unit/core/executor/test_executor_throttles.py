@@ -1,7 +1,7 @@
 """Throttles with brokers that are late, and with other tools that set the same settings."""
 
 import pytest
-from apache_yard import LateRig, Rig, Yard, go_on, planned, until, until_asked
+from apache_yard import SIZE, LateRig, Rig, Yard, go_on, planned, until, until_asked
 
 from shunter.core.executor import events as ev
 from shunter.core.executor.history import executions
@@ -504,6 +504,41 @@ def test_a_cordon_that_stays_is_known_until_an_order_or_an_undo_ends_it(before: 
     assert rig.core.state.cordoned() == {}
 
 
+@pytest.mark.parametrize("kind", [CommandKind.STOP, CommandKind.ROLL_BACK])
+def test_an_undo_that_is_turned_leaves_the_cordon_that_an_order_lifts(kind: CommandKind) -> None:
+    """A stranger's find: the broker was cordoned again "by another tool", and nothing of Shunter lifted that."""
+    rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
+    rig.settle()
+    drain = executions(rig.journal)[0].plans[0]
+    rig.start()
+    rig.submit(("t", 0, (1, 2, 3)), options=cordoning(""))
+    until(rig, lambda: rig.yard.settings.get(CORDON) != "*", 40, "the cordon is lifted")
+    assert rig.core.state.cordoned() == {}, "so no order has to lift it"
+    rig.command(kind)
+    rig.settle()
+    assert rig.yard.settings == {CORDON: "*"}
+    assert not [notice for notice in rig.notices if notice.kind == "throttle-theirs-again"]
+    assert rig.core.state.cordoned() == {1: drain}
+    assert [dict(each.cordons) for each in executions(rig.journal)] == [{1: ""}, {}]
+    rig.start()
+    rig.command(CommandKind.UNCORDON, brokers=(1,))
+    rig.settle()
+    assert (rig.yard.settings, rig.core.state.cordoned()) == ({}, {})
+    assert [dict(each.cordons) for each in executions(rig.journal)] == [{}, {}]
+
+
+def test_the_room_of_a_broker_whose_cordon_is_lifted_is_known() -> None:
+    """A stranger's find: an undo copied to a disk that its --disk-share did not allow."""
+    rig = Rig(Yard({"t": [(1, 2, 3)]}))
+    rig.yard.settings = {CORDON: "*"}
+    rig.yard.spaces = {"/d": LogDirSpace(100 * SIZE, 50 * SIZE)}
+    rig.submit(("t", 0, (4, 2, 3)))
+    rig.settle()
+    rig.submit(("t", 0, (1, 2, 3)), options=ExecutionOptions(cordons=((1, ""),), disk_share=0.01))
+    rig.settle(rounds=200)
+    assert "waits for disk: log dir /d of broker 1 has" in rig.core.state.moves[T0].waits.text
+
+
 def test_an_undo_lifts_the_cordon_of_its_drain_at_once() -> None:
     """An outsider's find: for half a minute all moves of an undo waited "for their throttle to be in force"."""
     rig = planned({"t": [(1, 2, 3)]}, ("t", 0, (4, 2, 3)), options=cordoning())
@@ -543,7 +578,7 @@ def test_a_cordon_of_a_drain_under_way_is_ended_by_an_order_and_kept_when_anothe
 
 def test_a_plan_that_ends_a_cordon_is_not_judged_by_it() -> None:
     rig = Rig(Yard({"t": [(1, 2, 3)]}))
-    rig.yard.spaces = {path: LogDirSpace(100, 50, cordoned=True) for path in rig.yard.paths}
+    rig.yard.spaces = {path: LogDirSpace(100 * SIZE, 50 * SIZE, cordoned=True) for path in rig.yard.paths}
     rig.submit(("t", 0, (4, 1)), options=ExecutionOptions(cordons=((4, ""), (1, ""))))
     rig.settle()
     assert rig.outcomes() == {T0: Outcome.DONE}

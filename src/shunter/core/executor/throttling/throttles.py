@@ -375,7 +375,9 @@ def _tell_given_back(state: ExecutorState, records: Sequence[JournalRecord], out
     """Report settings that have another tool's value again: its owner may have forgotten it."""
     back = [record.key for record in records if isinstance(record, ThrottleRestored) and not record.left]
     theirs = [
-        f"{key.kind} {key.name} {key.setting} = {before}" for key in back if (before := state.throttles[key].before)
+        f"{key.kind} {key.name} {key.setting} = {before}"
+        for key in back
+        if (before := state.throttles[key].before) and key not in state.cordons
     ]
     if theirs:
         more = f" and {len(theirs) - TOLD} more" if len(theirs) > TOLD else ""
@@ -544,11 +546,12 @@ class Gate:
     unseen: dict[str, list[ThrottleKey]] = field(default_factory=dict[str, list[ThrottleKey]])
     looked_for: list[ThrottleKey] = field(default_factory=list[ThrottleKey])
     others_known: bool = True
+    what: str = "its throttle"
 
     def refusal(self, names: Collection[str]) -> str | None:
         """The reason why a copy that touches these resources may not begin; None if it may."""
         if late := self.late.intersection(names):
-            return f"waits for its throttle to be in force at {min(late)}"
+            return f"waits for {self.what} to be in force at {min(late)}"
         unseen = [key for name in names for key in self.unseen.get(name, ())]
         self.looked_for += unseen
         return "looks whether its throttle is in force" if unseen else None
@@ -557,6 +560,8 @@ class Gate:
 def gate(state: ExecutorState, book: ThrottleBook, wanted: dict[ThrottleKey, str], now_ms: int) -> Gate:
     """Find the wanted settings that don't let a copy begin."""
     found = Gate(not_in_force(state, book, wanted), others_known=book.others.is_known(now_ms))
+    if all(key.setting == CORDONED_LOG_DIRS for key in wanted):
+        found.what = "the cordon"
     for key in wanted:
         throttle = state.throttles.get(key)
         if throttle is not None and now_ms - throttle.seen_at_ms > SEEN_MS:
