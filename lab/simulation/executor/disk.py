@@ -9,6 +9,7 @@ does not detect a disk that damages a row, and that fault is made here.
 from __future__ import annotations
 
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from random import Random
@@ -45,7 +46,9 @@ class JournalDisk:
         self.journal("nobody", Presence("nowhere", 0, lambda _process: True))
 
     def _open(self) -> sqlite3.Connection:
-        return sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        opened = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        weakref.finalize(self, opened.close)  # A world ends with its last reference, and Python wants files closed.
+        return opened
 
     def journal(self, owner: str, presence: Presence) -> SqliteJournal:
         """Open the file."""

@@ -193,9 +193,10 @@ async def test_a_command_does_not_wait_for_moves_of_others_that_can_not_end(
     driver = ExecutionDriver(core, journal, cast("AdminClient", Nobody()), clock, lambda _notice: None)
     session = Session(cast("AdminClient", Nobody()), journal, core, driver, tmp_path / "view")
     work = SessionStart(command=Command(CommandKind.STOP, (T0,)))
-    resting = asyncio.create_task(driving._until_others_rest(session, work, []))
-    done, _going = await asyncio.wait({resting}, timeout=1.5)
-    resting.cancel()
+    with closing(journal):
+        resting = asyncio.create_task(driving._until_others_rest(session, work, []))
+        done, _going = await asyncio.wait({resting}, timeout=1.5)
+        resting.cancel()
     assert bool(done) is not can_end
     if done:
         assert resting.result() == "1 other move stays, paused or unable to end now,"

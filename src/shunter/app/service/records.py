@@ -41,6 +41,8 @@ class Records:
 
     def lose(self, why: str) -> None:
         """Stop using the store, because its contents can't be trusted."""
+        if self._store is not None:
+            self._thread.submit(self._store.close)
         self._store = None
         self._tell(why)
 

@@ -432,17 +432,21 @@ class _Channel:
             while self._holds_back(connection):
                 self._work.clear()
                 await self._work.wait()
-            entry = self._backlog.take()
-            self._flying.append(entry)
-            entry.sent_at = time.monotonic()
-            self._owner.stats.sent(self.broker.id, entry.sent_at - entry.queued_at)
-            api_key, version = entry.body.api_key, entry.body.version(self._owner.agreed.least(own))
-            bodies = await entry.body.encoded(version, connection.endpoint.listener)
-            entry.begin(version, [connection.next_correlation_id() for _ in bodies])
-            for correlation_id, body in zip(tuple(entry.awaited), bodies, strict=True):
-                await self._owner.turns.mine()
-                size = await connection.send(api_key, version, correlation_id, body)
-                self._owner.stats.written(api_key, size)
+            # In a frame of its own: a task that was cancelled keeps its frame, and so what it sent last.
+            await self._send_next(connection, own)
+
+    async def _send_next(self, connection: BrokerConnection, own: ControlVersions) -> None:
+        entry = self._backlog.take()
+        self._flying.append(entry)
+        entry.sent_at = time.monotonic()
+        self._owner.stats.sent(self.broker.id, entry.sent_at - entry.queued_at)
+        api_key, version = entry.body.api_key, entry.body.version(self._owner.agreed.least(own))
+        bodies = await entry.body.encoded(version, connection.endpoint.listener)
+        entry.begin(version, [connection.next_correlation_id() for _ in bodies])
+        for correlation_id, body in zip(tuple(entry.awaited), bodies, strict=True):
+            await self._owner.turns.mine()
+            size = await connection.send(api_key, version, correlation_id, body)
+            self._owner.stats.written(api_key, size)
 
     def _holds_back(self, connection: BrokerConnection) -> bool:
         """Whether nothing can be sent now.
