@@ -277,6 +277,8 @@ def _bands(sighting: Sighting, policy: KeeperPolicy, holding: Collection[Subject
             continue  # Rates are known only with a load model.
         by_model = _told_model(sighting) if resource in RATES else ""
         loads = _carried(sighting, begun)[:, column]
+        if not loads.any():
+            continue  # No broker has any of it: none has too little.
         label = "preferred leaders" if resource is Resource.LEADERS else resource.label
         leading = _led_now(sighting) / begun.scale[column] if resource is Resource.LEADERS else loads
         for at, broker in enumerate(sighting.load.brokers):

@@ -36,6 +36,11 @@ def test_a_cluster_without_topics_has_no_condition() -> None:
     assert look(cluster({})).holding == ()
 
 
+def test_a_cluster_without_a_byte_has_no_disk_skew() -> None:
+    """An SRE's find: each of four brokers "carries 0.00 of the mean in disk"."""
+    assert look(cluster(EVEN, size=0)).holding == ()
+
+
 def test_a_lopsided_cluster_is_balanced_and_then_content() -> None:
     seen = cluster(LOPSIDED)
     judged = look(seen)
