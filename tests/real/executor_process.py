@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import IncompatibleBrokerVersion, KafkaConnectionError, UnsupportedVersionError
 from tidying import remember
 
-from lab.testbed.waiting import POLL_INTERVAL_S, wait_until
+from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.client import PinnedAdminClient
 from shunter.drivers.admin.metadata import live_brokers
 
@@ -136,14 +136,15 @@ class Cluster:
 
     def _asked(self, ask: Callable[[], T]) -> T:
         """An answer of the cluster. While the client chooses the broker that has just died, it is asked again."""
-        until = time.monotonic() + 10
-        while True:
-            try:
-                return ask()
-            except KafkaConnectionError:
-                if time.monotonic() > until:
-                    raise
-            time.sleep(POLL_INTERVAL_S)
+        found: list[T] = []
+
+        def answered() -> bool:
+            with suppress(KafkaConnectionError):
+                found.append(ask())
+            return bool(found)
+
+        wait_until(answered, what="a live broker answers", timeout_s=10)
+        return found[0]
 
     def partitions(self, topic: str) -> dict[int, Mapping[str, Any]]:
         """A topic's partitions, as the library describes them."""
