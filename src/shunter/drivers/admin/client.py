@@ -315,7 +315,7 @@ def connected(configuration: Mapping[str, Any]) -> Any:
         client.__init__(**configuration, kafka_client=_net_client)
     except Exception as error:
         if hasattr(client, "_net"):
-            client._net.stop()  # noqa: SLF001  otherwise its thread tries again for ever
+            client._net.close()  # noqa: SLF001  otherwise its thread tries again for ever, and its sockets stay open
         if hasattr(client, "_manager") and client._manager.refusals:  # noqa: SLF001
             raise translated("connecting", "", client._manager.refusals[-1]) from error  # noqa: SLF001
         heard = [one for one in overheard.errors if not isinstance(one, kafka_errors.KafkaTimeoutError)]
