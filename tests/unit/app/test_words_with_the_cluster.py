@@ -742,3 +742,14 @@ async def test_what_is_on_one_host_alone_says_so_and_goes_to_the_cluster_within_
     async with Service(world, "b", tmp_path / "b", DRAINS) as b:
         await b.driven()
         assert [each.about for each in b.keeper.intents] == ["t"]
+
+
+async def test_a_pause_is_on_this_host_before_the_cluster_has_refused_it(tmp_path: Path) -> None:
+    """An SRE's find: a pause given in an outage was gone after `kill -9`, and nobody was told."""
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        with world.lock:  # Whatever asks the topic waits.
+            await a.desk.carry_out(ServiceOrder(OrderKind.PAUSE), BEN)
+            kept = await a.keeper.records.read(lambda store: store.switches())
+        assert [(each.who, each.unsent) for each in kept.values()] == [("ben", True)]

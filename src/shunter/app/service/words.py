@@ -200,27 +200,38 @@ class ClusterWords:
     async def keep_switch(self, switch: KillSwitch, turn: int, now_ms: int) -> str:
         """Make a kill switch durable that is in force already, unsent; returns why it is not ("": it is).
 
-        If only the cluster does not take it, this host keeps it, and `send_switch` brings it there later.
+        If the cluster does not take it, this host keeps it, and `send_switch` brings it there later. This host has it at
+        once, because in an outage it may die before the cluster has refused.
         """
         sent = switch._replace(unsent=False)
         replaced = f"the pause of {self.name} was lifted or replaced before it was written down: look again"
+        lost = f"the pause of {self.name} is not durable, so give it again after a restart of the service"
+        if self.turns != turn:
+            return replaced
+        in_cluster = self.shared is not None and self.shared.place is not WordsPlace.ALONE
+        here = asyncio.create_task(self._kept_here(switch)) if in_cluster else None
         try:
             if not await self.keep(StoreBatch(switches=(sent,)), now_ms, turn):
                 return replaced
         except StoreFailed as error:
-            if self.shared is None or self.shared.place is WordsPlace.ALONE:
-                return (
-                    f"the pause of {self.name} is not durable, so give it again after a restart of the service: {error}"
-                )
+            if here is None:
+                return f"{lost}: {error}"
             if self.turns != turn:
                 return replaced
-            try:
-                await self.records.write(StoreBatch(switches=(switch,)))
-            except StoreFailed as trouble:
-                return f"the pause of {self.name} is not durable, so give it again after a restart of the service: {trouble}"
+            trouble = await here
+            if trouble:
+                return f"{lost}: {trouble}"
             return f"the pause of {self.name} is kept on this host until the cluster takes it: {error}"
         if self.turns == turn:
             self.switch = sent
+        return ""
+
+    async def _kept_here(self, switch: KillSwitch) -> str:
+        """Keep a kill switch on this host; returns why that failed, or ""."""
+        try:
+            await self.records.write(StoreBatch(switches=(switch,)))
+        except StoreFailed as error:
+            return str(error)
         return ""
 
     async def send_switch(self, now_ms: int) -> None:
