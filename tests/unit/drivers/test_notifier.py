@@ -308,6 +308,23 @@ async def test_after_a_message_later_events_are_sent_together_and_urgent_ones_at
     await asyncio.gather(sending, return_exceptions=True)
 
 
+async def test_a_message_says_how_the_cluster_stands_when_it_is_sent(receiver: Receiver) -> None:
+    """An SRE's find: "broker 2 down", in a digest of half a minute after it was up again."""
+    told = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url)])
+    told.stands = lambda name: {"severity": "ok", "situation": f"{name} is healthy", "doing": "nothing moves"}
+    sending = asyncio.create_task(told.run(unkept))
+    told.tell(replace(EVENT, facts={"severity": "critical", "situation": "broker 2 down", "doing": "it heals"}))
+    async with asyncio.timeout(60):
+        while not receiver.got:  # noqa: ASYNC110 - turns
+            await asyncio.sleep(0)
+    sent = receiver.got[0]
+    for document in (sent, *sent["events"]):
+        stands = (document["severity"], document["situation"], document["doing"])
+        assert stands == ("ok", f"{EVENT.cluster} is healthy", "nothing moves")
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+
+
 def test_receivers_that_fail_are_an_event_for_the_others(receiver: Receiver) -> None:
     kept: list[tuple[str, str, str]] = []
 

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -74,6 +74,8 @@ class Notifications:
     ) -> None:
         """Make the queues; nothing is sent before `run`. `me`: this service, in words."""
         self._me = me
+        self.stands: Callable[[str], Mapping[str, str]] = lambda _cluster: {}
+        """How a cluster stands now, as `stand_told` says it; {}: that is not known."""
         self._again_s, self._minute_s = again_s, minute_s
         self._outlets = [
             _Outlet(f"{at}-{receiver.kind.value}", receiver) for at, receiver in enumerate(receivers, start=1)
@@ -145,6 +147,8 @@ class Notifications:
     ) -> str:
         """Try to send a message a few times; returns why it was not delivered, or ""."""
         for again in range(TRIES):
+            # A digest is sent minutes after its events: how the cluster stood then would be read as of now.
+            events = [replace(each, facts={**each.facts, **self.stands(each.cluster)}) for each in events]
             try:
                 await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out, self._me)
             except DriverError as error:
@@ -201,10 +205,10 @@ def condition_events(
         over = f"{label} no longer holds"
         if condition is Condition.BROKER_DEAD:
             over = f"{about} is up again" if about in live else f"{about} holds no replicas any more; it is still down"
-        elif condition is Condition.LOG_DIR_FAILED:
-            over = f"{about} has no replicas on failed log dirs any more"  # Repaired, or its replicas are elsewhere.
         elif about in down:
             over = f"{over}: {about} is down"
+        elif condition is Condition.LOG_DIR_FAILED:
+            over = f"{about} has no replicas on failed log dirs any more"  # Repaired, or its replicas are elsewhere.
         ended = event("condition-over", over, name)
         told.append(replace(ended, at_ms=since.since_ms, until_ms=ended.at_ms))
     return told

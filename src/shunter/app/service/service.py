@@ -47,6 +47,7 @@ from shunter.app.service.words import Clocked
 from shunter.app.state_folder import state_folder
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import Sighting
+from shunter.core.keeper.situation import situation, stand_told
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.host.task_groups import run_together
@@ -410,6 +411,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     }
     service = ClusterService(keepers, published, records, clock)
     await service.load()
+    notifications.stands = lambda name: stand_told(situation(keepers[name].facts())) if name in keepers else {}
     sending = asyncio.create_task(notifications.run(service.note))
     try:
         yield service, Front(service)
