@@ -199,7 +199,10 @@ def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, y
     assert code == ExitCode.PARTLY
     assert f"nobody drives {PARTITIONS} open moves" in found["moves"]["text"]
     assert "driven by" not in yard.shunter.run("doctor").stdout, "the claim of a dead process is nobody's"
-    assert "no end: no executor drives it now: `shunter resume` goes on, or a service that stands by" in yard.shunter.run("status").stdout
+    assert (
+        "no end: no executor drives it now: `shunter resume` goes on, or a service that stands by"
+        in yard.shunter.run("status").stdout
+    )
     assert low in found["min.insync.replicas"]["text"]
     assert yard.shunter.run("rollback", "--yes", timeout_s=120).returncode == ExitCode.DONE
     _code, found = findings()
