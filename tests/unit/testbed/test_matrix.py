@@ -1,5 +1,7 @@
 """`./test --matrix`: its tables are read and written in the page, and name tests and versions that exist."""
 
+import tomllib
+
 import pytest
 
 from lab.testbed import matrix
@@ -24,6 +26,13 @@ def test_every_column_is_pinned_and_every_row_has_tests(table: VersionTable) -> 
     kafka = table.variable.isupper()
     assert [version for version in table.versions if kafka and pinned_checksums(version) is None] == []
     assert [each for feature in table.features for each in feature.tests if not _exists(each)] == []
+
+
+def test_the_package_names_the_versions_of_python_that_the_table_has() -> None:
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    named = {each.rpartition(" :: ")[2] for each in classifiers if each.startswith("Programming Language :: Python ::")}
+    (table,) = (each for each in TABLES if each.title == "Python")
+    assert named == set(table.versions)
 
 
 def _exists(name: str) -> bool:
