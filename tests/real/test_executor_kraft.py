@@ -200,7 +200,7 @@ def test_a_doctor_finds_what_is_wrong_and_says_what_to_do(kraft: KRaftCluster, y
     assert f"nobody drives {PARTITIONS} open moves" in found["moves"]["text"]
     assert "driven by" not in yard.shunter.run("doctor").stdout, "the claim of a dead process is nobody's"
     assert (
-        "no end: no executor drives it now: `shunter resume` goes on, or a service that stands by"
+        "no end: no executor drives it until `shunter resume`, or a service that stands by takes over"
         in yard.shunter.run("status").stdout
     )
     assert low in found["min.insync.replicas"]["text"]

@@ -240,7 +240,7 @@ def told_eta(view: ExecutionView) -> str:
 
 def undriven(view: ExecutionView) -> ExecutionView:
     """The view of an execution that no executor drives: steps that were asked for go on, and no other step begins."""
-    nobody = "no end: no executor drives it now: `shunter resume` goes on, or a service that stands by"
+    nobody = "no end: no executor drives it until `shunter resume`, or a service that stands by takes over"
     return replace(view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held=nobody)
 
 

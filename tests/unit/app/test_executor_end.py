@@ -75,7 +75,7 @@ def test_what_nobody_drives_has_no_end() -> None:
     copying = replace(view(ACCEPTED), bytes_per_s=5.0, left_ms=10_000, low_ms=4_000, high_ms=16_000)
     assert "ends in 10 s" in told_view(copying)
     told = told_view(undriven(copying))
-    assert "no end: no executor drives it now: `shunter resume` goes on, or a service that stands by" in told
+    assert "no end: no executor drives it until `shunter resume`, or a service that stands by takes over" in told
     assert "ends in" not in told
 
 
