@@ -329,7 +329,12 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
                 lacking[TopicPartition(topic.name, number)] = set(settled).difference(each.isr, comes)
     raised = "raise their replication, or lower min.insync.replicas"
     kinds = (
-        (never, Level.PROBLEM, "with fewer replicas than min.insync.replicas: acks=all is always refused", raised),
+        (
+            never,
+            Level.PROBLEM,
+            "with fewer replicas than min.insync.replicas: acks=all needs them all, and is always refused by old brokers (3.4)",
+            raised,
+        ),
         (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all", raised),
         (
             worn,

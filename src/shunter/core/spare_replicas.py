@@ -21,7 +21,7 @@ def thinness(before: int, left: int, min_isr: int) -> str:
     if not 0 < left < before:
         return ""
     if left < min_isr:
-        return f"fewer replicas than min.insync.replicas ({min_isr}): acks=all is always refused"
+        return f"fewer replicas than min.insync.replicas ({min_isr}): acks=all needs them all, and is always refused by old brokers (3.4)"
     if left == 1:
         return "one replica: what it has is gone with its broker"
     return "as many replicas as min.insync.replicas: one that is down stops acks=all" if left == min_isr else ""

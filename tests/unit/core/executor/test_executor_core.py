@@ -831,6 +831,6 @@ def test_a_plan_says_which_partitions_it_leaves_without_a_spare_replica() -> Non
     rig.settle()
     assert list(told_thin((move.tp, move.thin) for move in reply_to(rig, reply).moves)) == [
         "1 partition is left with one replica: what it has is gone with its broker (t-0)",
-        "1 partition is left with fewer replicas than min.insync.replicas (3): acks=all is always refused (u-0)",
+        "1 partition is left with fewer replicas than min.insync.replicas (3): acks=all needs them all, and is always refused by old brokers (3.4) (u-0)",
         "1 partition is left with as many replicas as min.insync.replicas: one that is down stops acks=all (v-0)",
     ]
