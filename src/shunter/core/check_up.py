@@ -11,6 +11,7 @@ from shunter.core.executor.state import ExecutorState
 from shunter.core.leaderless import answering, judge_leaderless, ways_up
 from shunter.core.own_topics import WORDS_TOPIC, shortage
 from shunter.core.quorum import judge_quorum
+from shunter.core.spare_replicas import TOO_FEW
 from shunter.core.under_way import told_copy
 from shunter.core.wording import NAMED, counted, named, told_brokers
 from shunter.model.check_up import LOG_DIRS, MOVES, CheckedJournal, CheckedTopic, CheckUp, Finding, Level
@@ -329,12 +330,7 @@ def _min_isr(seen: CheckUp) -> list[Finding]:
                 lacking[TopicPartition(topic.name, number)] = set(settled).difference(each.isr, comes)
     raised = "raise their replication, or lower min.insync.replicas"
     kinds = (
-        (
-            never,
-            Level.PROBLEM,
-            "with fewer replicas than min.insync.replicas: acks=all needs them all, and is always refused by old brokers (3.4)",
-            raised,
-        ),
+        (never, Level.PROBLEM, f"with fewer replicas than min.insync.replicas: {TOO_FEW}", raised),
         (tight, Level.WARNING, "with as many replicas as min.insync.replicas: one that is down stops acks=all", raised),
         (
             worn,

@@ -9,6 +9,9 @@ from shunter.model.partition import TopicPartition
 
 OFFLINE_FIRST = "`shunter plan --scope offline` gives offline replicas other brokers first"
 
+TOO_FEW = "acks=all needs them all, and is always refused by old brokers (3.4)"
+"""What it means that a partition has fewer replicas than min.insync.replicas."""
+
 
 def thinness(before: int, left: int, min_isr: int) -> str:
     """What fewer replicas mean for a partition; "": it has as many as before, or enough.
@@ -21,7 +24,7 @@ def thinness(before: int, left: int, min_isr: int) -> str:
     if not 0 < left < before:
         return ""
     if left < min_isr:
-        return f"fewer replicas than min.insync.replicas ({min_isr}): acks=all needs them all, and is always refused by old brokers (3.4)"
+        return f"fewer replicas than min.insync.replicas ({min_isr}): {TOO_FEW}"
     if left == 1:
         return "one replica: what it has is gone with its broker"
     return "as many replicas as min.insync.replicas: one that is down stops acks=all" if left == min_isr else ""

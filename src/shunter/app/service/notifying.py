@@ -148,7 +148,8 @@ class Notifications:
         """Try to send a message a few times; returns why it was not delivered, or ""."""
         for again in range(TRIES):
             # A digest is sent minutes after its events: how the cluster stood then would be read as of now.
-            events = [replace(each, facts={**each.facts, **self.stands(each.cluster)}) for each in events]
+            stands = {name: self.stands(name) for name in {each.cluster for each in events}}
+            events = [replace(each, facts={**each.facts, **stands[each.cluster]}) for each in events]
             try:
                 await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out, self._me)
             except DriverError as error:

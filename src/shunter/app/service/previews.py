@@ -7,12 +7,20 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from shunter.app.executor.order_costs import Again
-from shunter.app.service.commands import TURNS
 from shunter.app.service.driving import Driving
 from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.words import AGAINST
 from shunter.core.keeper.cluster_facts import ServiceRole, WordsPlace
-from shunter.core.keeper.situation import STARTS, situation, stand_told, told_pause, why_refused, why_unobserved, worst
+from shunter.core.keeper.situation import (
+    STARTS,
+    WITHOUT_WORDS,
+    situation,
+    stand_told,
+    told_pause,
+    why_refused,
+    why_unobserved,
+    worst,
+)
 from shunter.core.keeper.wishes import PLANNED
 from shunter.core.keeper.words import Said
 from shunter.core.wording import counted, named, told_bytes, told_time
@@ -148,7 +156,7 @@ def see_taken(kind: OrderKind, keeper: ClusterKeeper, *, whole: bool = False) ->
 
 def told_alone(order: ServiceOrder, keepers: Mapping[str, ClusterKeeper]) -> str:
     """That an order is on this host alone, so that it is lost with it, and why; "": the cluster has it."""
-    if not order.is_switch and (order.kind in TURNS or order.kind in (OrderKind.LIMIT, OrderKind.CLEAR_THROTTLES)):
+    if order.kind in WITHOUT_WORDS and not order.is_switch:
         return ""
     shared = (keeper.shared for name, keeper in keepers.items() if order.cluster in ("", name))
     why = next((each.why for each in shared if each is not None and each.place is WordsPlace.ALONE), "")

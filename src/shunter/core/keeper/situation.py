@@ -488,7 +488,8 @@ def doing_about(held: Held, facts: ClusterFacts) -> str:
 # ---- orders
 
 _TURNS = (OrderKind.STOP, OrderKind.PAUSE, OrderKind.RESUME, OrderKind.ROLL_BACK, OrderKind.LIMIT)
-_WITHOUT_WORDS = (*_TURNS, OrderKind.CLEAR_THROTTLES)
+WITHOUT_WORDS = (*_TURNS, OrderKind.CLEAR_THROTTLES)
+"""Orders to moves under way: nothing of them is a word that has to be kept. (The kill switch is one.)"""
 
 
 def _why_closed(kind: OrderKind, facts: ClusterFacts, *, whole: bool) -> str | None:
@@ -531,12 +532,12 @@ def why_refused(kind: OrderKind, facts: ClusterFacts, *, whole: bool = False) ->
         told = f"not taken yet: another service may drive {name}: {facts.idle_why or STARTS}; {AGAIN}"
         return Refusal.UNREACHABLE, told
     kept_here = lifts and facts.switch is not None and (facts.switch.unsent or facts.unanswered)
-    if not facts.words.known and not kept_here and (lifts or kind not in _WITHOUT_WORDS):
+    if not facts.words.known and not kept_here and (lifts or kind not in WITHOUT_WORDS):
         way_out = "; ask again once `shunter serve status` does not say so any more" if facts.words_why else ""
         return Refusal.STORE, f"people's words about {name} are not read yet: {_why_unread(facts)}{way_out}"
     if lifts:
         return _not_resumed(facts)
-    if facts.reach is Reach.SILENT and facts.words is WordsPlace.TAKEN and kind not in _WITHOUT_WORDS:
+    if facts.reach is Reach.SILENT and facts.words is WordsPlace.TAKEN and kind not in WITHOUT_WORDS:
         return Refusal.UNREACHABLE, f"{name} does not answer, and people's words are kept there: {facts.reach_why}"
     if kind in _TURNS and not throws and facts.role is ServiceRole.IDLE:
         return Refusal.UNREACHABLE, f"this service does not drive {name} now: {facts.idle_why or STARTS}"
