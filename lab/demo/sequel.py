@@ -119,6 +119,7 @@ def _run_pipeline(screen: Screen, bootstrap: str, folder: Path) -> int:
     command += [part for name, value in SPARK.items() for part in ("--conf", f"{name}={value}")]
     command += ["run", "--bootstrap-server", bootstrap, "--out", str(folder / "run")]
     command += ["--snapshots", str(SNAPSHOTS), "--every", BETWEEN_SNAPSHOTS, "--throttle", str(THROTTLE_BYTES_PER_S)]
+    command += ["--headroom-percent", "0"]  # All brokers are on one disk of this machine, however full it is.
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             for line in process.stdout or ():

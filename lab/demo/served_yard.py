@@ -57,6 +57,9 @@ POLICY = """\
 bootstrap-server = "{bootstrap}"
 journal = "{journal}"
 
+[cluster.{name}.balance]
+headroom-percent = 0
+
 [cluster.{name}.conditions]
 disk-band = {{ minutes = 0, begin-percent = {band:.0f} }}
 replicas-band = {{ minutes = 0, begin-percent = {band:.0f} }}

@@ -31,6 +31,9 @@ mode = "{mode}"
 bootstrap-server = "{bootstrap}"
 journal = "{journal}"
 
+[cluster.{name}.balance]
+headroom-percent = 0
+
 [cluster.{name}.conditions]
 disk-band = {{ do = "act", minutes = 0, begin-percent = 30, end-percent = 15 }}
 replicas-band = {{ do = "act", minutes = 0, begin-percent = 30, end-percent = 15 }}

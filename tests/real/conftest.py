@@ -16,9 +16,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture(scope="session", autouse=True)
 def state_folder(tmp_path_factory):
-    """A folder of the tests for the files that executors keep beside their journals."""
+    """A folder of the tests for the files that executors keep beside their journals; and settings of all verbs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SHUNTER_STATE", str(tmp_path_factory.mktemp("state")))
+        # How full this machine's disk is, on which all brokers are, decides nothing.
+        patch.setenv("SHUNTER_HEADROOM_PERCENT", "0")
+        patch.setenv("SHUNTER_DISK_SHARE", "1")
         yield
 
 

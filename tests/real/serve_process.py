@@ -22,6 +22,9 @@ SERVED = """
 bootstrap-server = "{bootstrap}"
 journal = "moves.journal"
 
+[cluster.yard.balance]
+headroom-percent = 0
+
 [cluster.yard.conditions]
 disk-band = {{ minutes = 0, begin-percent = 30, end-percent = 20 }}
 replicas-band = "off"

@@ -284,6 +284,7 @@ def test_a_dry_run_and_a_plan_of_the_live_cluster_say_what_would_happen_and_touc
 def test_the_documented_program_moves_a_topic_and_back(yard: Yard, capsys: pytest.CaptureFixture[str]) -> None:
     page = (Path(__file__).parents[2] / "docs" / "api-python.md").read_text(encoding="utf-8")
     program = page.split("```python\n")[1].split("```")[0]
+    program = program.replace("scope=", "headroom_percent=0, scope=")
     exec(program.replace("kafka1:9092", yard.bootstrap).replace("orders", yard.topic), {})
     told = capsys.readouterr().out
     assert f"{PARTITIONS} replicas to copy" in told

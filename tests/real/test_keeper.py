@@ -36,6 +36,9 @@ POLICY = """
 bootstrap-server = "{bootstrap}"
 journal = "moves.journal"
 
+[cluster.yard.balance]
+headroom-percent = 0
+
 [cluster.yard.conditions]
 disk-band = {{ minutes = 0, begin-percent = 30, end-percent = 20 }}
 replicas-band = {{ minutes = 0, begin-percent = 30, end-percent = 20 }}

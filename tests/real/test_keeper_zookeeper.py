@@ -23,6 +23,9 @@ POLICY = """
 bootstrap-server = "{bootstrap}"
 journal = "moves.journal"
 
+[cluster.yard.balance]
+headroom-percent = 0
+
 [cluster.yard.conditions]
 disk-band = {band}
 replicas-band = "off"

@@ -70,7 +70,7 @@ def test_from_a_live_cluster_to_its_report(work_dir: Path) -> None:
                 "spark.sql.codegen.wholeStage=false", "--conf", "spark.log.level=ERROR", "--conf",
                 "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1", "run",
                 "--bootstrap-server", cluster.bootstrap, "--out", str(out), "--snapshots", "3", "--every", "2s",
-                "--throttle", "50000000",
+                "--throttle", "50000000", "--headroom-percent", "0",
             ]  # fmt: skip
             environment = os.environ | {"SHUNTER_STATE": str(work_dir / "state")}
             ended = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

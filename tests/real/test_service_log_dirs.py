@@ -25,6 +25,9 @@ POLICY = """
 bootstrap-server = "{bootstrap}"
 journal = "moves.journal"
 
+[cluster.yard.balance]
+headroom-percent = 0
+
 [cluster.yard.conditions]
 log-dir-band = {{ minutes = 0, begin-percent = 60, end-percent = 20 }}
 disk-band = "off"

@@ -33,6 +33,7 @@ SETTINGS = {
     "max-per-log-dir": "max_per_log_dir",
     "order": "orders",
     "disk-share": "disk_share",
+    "headroom-percent": "headroom_percent",
     "bandwidth": "bandwidth",
     "only-between": "only_between",
     "relax-after": "relax_after",

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from shunter.app.profiles import SETTINGS
-from shunter.cli.execution.options import execution_options, journal_options
+from shunter.cli.execution.options import execution_options, headroom_option, journal_options
 from shunter.cli.profiles import told_source
 from shunter.cli.service.place import service_parameters
 from shunter.cli.tables import output_options, show_rows
@@ -17,6 +17,7 @@ from shunter.cli.tables import output_options, show_rows
 @service_parameters
 @journal_options
 @execution_options
+@headroom_option
 @output_options
 @click.pass_context
 def config(context: click.Context, /, *, output: str, **_given: Any) -> None:

@@ -29,7 +29,14 @@ from shunter.app.planning.plan import (
 from shunter.cli.broker_ids import BrokerIds
 from shunter.cli.execution.display import say_json
 from shunter.cli.execution.execute import Carrying, carry_out, require_consent
-from shunter.cli.execution.options import LATER, carrying_options, driver_options, execution_options, journal_options
+from shunter.cli.execution.options import (
+    LATER,
+    carrying_options,
+    driver_options,
+    execution_options,
+    headroom_option,
+    journal_options,
+)
 from shunter.cli.leaving import leave_with, told_error
 from shunter.cli.profiles import is_from_file, is_on_command_line
 from shunter.cli.sections import ManyOptions
@@ -88,13 +95,7 @@ _SHARED = (
         help=f"What is balanced, the most important first, with commas between: {', '.join(AIMS)}."
         " Without it: all but topics, in this order.",
     ),
-    click.option(
-        "--headroom-percent",
-        type=float,
-        default=20.0,
-        show_default=True,
-        help="How many percent of each capacity (disk, network) stay free.",
-    ),
+    headroom_option,
     click.option("--max-replicas", type=int, help="The most replicas on one broker. Without it: no bound."),
     click.option(
         "--max-bytes-percent", type=float, help="Copy at most this share of all bytes (5: 5 %). Without it: no bound."

@@ -394,7 +394,9 @@ def test_a_rebalance_that_can_move_nothing_names_the_facts_that_hold_it_back() -
     facts = "broker 2 is cordoned, broker 3 has a failed log dir (/data/b), broker 4 is dead"
     shut = Inventory("yard", 0, (*bare(1), two, three, small), (*heavy, beside))
     told = dict(left_by(shut, scope="rebalance", aims=("disk",)))
-    why = "room within its capacity with headroom, also for what is copied before old replicas go"
+    why = (
+        "room within its capacity less the headroom (headroom-percent), also for what is copied before old replicas go"
+    )
     assert told == {
         "broker 1: disk 2.000 of the mean, above 1.100": f"no broker has {why} (nothing can go to some: {facts})",
         "broker 5: disk 0.000 of the mean, below 0.017": f"it has no {why} (nothing can go to some: {facts})",

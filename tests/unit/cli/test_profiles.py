@@ -62,6 +62,8 @@ def test_the_first_that_names_a_setting_wins(settings_file: Path, monkeypatch: p
     monkeypatch.setenv("SHUNTER_THROTTLE", "30M")
     assert config("--cluster", "prod")["throttle"] == ("30000000", "environment, SHUNTER_THROTTLE")
     assert config("--cluster", "prod", "--throttle", "1M")["throttle"] == ("1000000", "command line")
+    monkeypatch.setenv("SHUNTER_HEADROOM_PERCENT", "5")
+    assert config()["headroom-percent"] == ("5.0", "environment, SHUNTER_HEADROOM_PERCENT")
 
 
 def test_a_cluster_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,7 +159,8 @@ def run(
     plan_id, planned = plan(spark, lake, asked, None)
     (reassignment,) = write_reassignments(spark, lake, plan_id, options.out) or (None,)
     for outcome in planned:
-        told = f"; {outcome.message}" if outcome.message else ""
+        told = f"; {counted(outcome.undone, 'aim')} not reached: the report says why" if outcome.undone else ""
+        told += f"; {outcome.message}" if outcome.message else ""
         tell(f"{outcome.cluster_id}: {outcome.status}, {counted(outcome.moves, 'copy', 'copies')}{told}")
     scheduled = schedule(spark, lake, plan_id, options.what_if).scenarios if reassignment is not None else ()
     for expected in scheduled:

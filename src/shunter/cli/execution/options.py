@@ -15,6 +15,7 @@ import click
 
 from shunter.app.executor.journals import JournalPlace
 from shunter.app.executor.session import Target, decode_plan, no_journal, read_plan
+from shunter.app.profiles import variable_of
 from shunter.cli.execution.consent import ask_at_the_terminal
 from shunter.cli.execution.named_moves import Wanted
 from shunter.cli.leaving import told_error
@@ -339,6 +340,17 @@ LATER = {
     "Login and journal": ("command_config", "journal", "journal_topic", "take_over_cluster"),
 }
 """The options of an execution that the help shows under headings, below those that people need most."""
+
+
+headroom_option = click.option(
+    "--headroom-percent",
+    type=float,
+    default=20.0,
+    envvar=variable_of("headroom-percent"),
+    show_default=True,
+    help="How many percent of each capacity (disk, network) stay free.",
+)
+"""An option of plans. A command with it need not be `settable` below it: it reads its variable by itself."""
 
 
 def execution_options(command: Callable[..., Any]) -> Callable[..., Any]:

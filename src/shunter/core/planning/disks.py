@@ -213,7 +213,12 @@ def _empty(broker: BrokerId, shelves: list[_Shelf], paths: Collection[str], made
             fitting = [shelf for shelf in others if shelf.free >= replica.size_bytes]
             if not fitting or not made.allows(replica):
                 what = f"{replica.topic}-{replica.partition} stays in {here.disk.path} of broker {broker}"
-                made.undone.append((what, SPENT if fitting else "no other log dir has room for it with headroom"))
+                made.undone.append(
+                    (
+                        what,
+                        SPENT if fitting else "no other log dir has room for it less the headroom (headroom-percent)",
+                    )
+                )
                 continue
             there = min(fitting, key=lambda shelf: ((shelf.load + replica.size_bytes) / shelf.weight, shelf.disk.path))
             made.move(broker, replica, here, there)
@@ -231,7 +236,7 @@ def _balance(broker: BrokerId, shelves: list[_Shelf], band: float, made: _Made) 
         replicas = [each for each in fitting if made.allows(each)]
         if not replicas:
             what = f"{here.disk.path} of broker {broker} is filled {here.fill / mean:.2f} times as much as the mean of its log dirs"
-            why = "no replica in it lowers that, or fits into the emptiest one with headroom"
+            why = "no replica in it lowers that, or fits into the emptiest one less the headroom (headroom-percent)"
             made.undone.append((what, SPENT if fitting else why))
             return
         nearest = min(replicas, key=lambda each: abs(each.size_bytes - ideal))

@@ -373,7 +373,7 @@ def _what_holds(plan: BalancedPlan, board: Board, broker: int, *, over: bool) ->
             return ""
     if fits:
         whose = "no broker has" if over else "it has no"
-        return f"{whose} room within its capacity with headroom, also for what is copied before old replicas go"
+        return f"{whose} room within its capacity less the headroom (headroom-percent), also for what is copied before old replicas go"
     if not (goal.receivers & (np.arange(len(goal.receivers)) != broker)).any() and over:
         return "no other broker may receive replicas"
     return "racks, or replicas of the same partitions, leave no place for what may move"

@@ -316,10 +316,10 @@ def _without_room(board: Board, partition: int, rest: Flags) -> Iterator[str]:
     if not full.any():
         return
     known, many = np.array(board.cluster.brokers), int(full.sum()) > 1
-    told = f"{told_brokers(known[full].tolist())} {'have' if many else 'has'} too little room"
+    told = f"{told_brokers(known[full].tolist())} {'have' if many else 'has'} too little room less the headroom (headroom-percent)"
     room = np.where(full, np.minimum(goal.hard[:, 0] - board.incoming[:, 0], goal.largest), -np.inf)
     best = int(room.argmax())
     if size <= 0 or room[best] >= size:
-        yield f"{told} by its capacity with headroom, or by max replicas"
+        yield f"{told}, or by max replicas"
     else:
         yield f"{told}; the roomiest, broker {known[best]}, has room for {max(0.0, room[best] / size):.0%} of it"

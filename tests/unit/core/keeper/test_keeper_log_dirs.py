@@ -128,7 +128,7 @@ def test_no_plan_fills_a_log_dir_to_what_begins_the_next_one() -> None:
     )
     (proposal,) = look(replace(full, inventory=full.inventory._replace(disks=disks)), POLICY).proposals
     assert (proposal.moves, len(proposal.undone)) == (1, 1)
-    assert "fits into the emptiest one with headroom" in proposal.undone[0]
+    assert "fits into the emptiest one less the headroom (headroom-percent)" in proposal.undone[0]
 
 
 def test_a_full_log_dir_is_mended_where_another_one_has_room() -> None:

@@ -496,7 +496,9 @@ def test_what_fits_nowhere_stays_and_is_told() -> None:
     yard = broker(1, [30, 20], [], total=100, usable=45)
     plan = plan_disks([yard], emptied=[(1, "/d0")], headroom=0.2)
     assert [move.replica.size_bytes for move in plan.moves] == [20]
-    assert plan.undone == (("t0-0 stays in /d0 of broker 1", "no other log dir has room for it with headroom"),)
+    assert plan.undone == (
+        ("t0-0 stays in /d0 of broker 1", "no other log dir has room for it less the headroom (headroom-percent)"),
+    )
 
 
 def test_a_single_log_dir_can_neither_be_balanced_nor_emptied() -> None:

@@ -137,7 +137,10 @@ def reasons(facts: tuple[BrokerFacts, ...], asked: PlanRequest, racks: list[str]
         ((LIVE, LIVE, DEAD, LIVE), "broker 2 is dead"),
         ((LIVE, LIVE, LIVE, FAILED), "broker 3 has a failed log dir (/b)"),
         ((LIVE, LIVE, DEAD, FAILED), "broker 2 is dead; broker 3 has a failed log dir (/b)"),
-        ((LIVE, LIVE, LIVE, SMALL), "broker 3 has too little room; the roomiest, broker 3, has room for 30% of it"),
+        (
+            (LIVE, LIVE, LIVE, SMALL),
+            "broker 3 has too little room less the headroom (headroom-percent); the roomiest, broker 3, has room for 30% of it",
+        ),
     ],
 )
 def test_a_replication_that_is_not_reached_names_what_rules_each_broker_out(
@@ -163,7 +166,7 @@ def test_a_replacement_that_gets_less_says_which_fact_keeps_it() -> None:
     asked = PlanRequest(Scope.REPLACE, brokers=(0,), replacements=(2,))
     assert reasons((LIVE, LIVE, SMALL), asked) == [
         "it has too little room: other brokers get what may move",
-        "no other broker may take it: broker 2 has too little room; the roomiest, broker 2, has room for 30% of it",
+        "no other broker may take it: broker 2 has too little room less the headroom (headroom-percent); the roomiest, broker 2, has room for 30% of it",
     ]
 
 
