@@ -493,6 +493,7 @@ def _ours(execution: ExecutionView, isr: Mapping[str, tuple[int, ...]]) -> Itera
             rollback_bytes=row.rollback_bytes,
             waits=row.waits,
             stuck=row.stuck,
+            adding=tuple(each for each in row.step or () if each not in row.current),
         )
 
 
@@ -502,13 +503,16 @@ def observed_moves(sighting: Sighting) -> tuple[MoveView, ...]:
     found: list[MoveView] = []
     for move in sorted(sighting.journal.moves):
         at = partitions.get(move.tp)
-        found.append(_observed(str(move.tp), OURS, move.state, move.direction, move.original, move.target, at))
+        row = _observed(str(move.tp), OURS, move.state, move.direction, move.original, move.target, at)
+        ongoing = sighting.check_up.ongoing.get(move.tp)
+        found.append(row if ongoing is None else replace(row, adding=ongoing.adding))
     # Without the journal it is not known whose a move is.
     others = sorted(sighting.check_up.ongoing.items()) if sighting.past is None else external(sighting)
     whose = UNKNOWN if sighting.past is None else EXTERNAL
     for tp, ongoing in others:
         row = _observed(str(tp), whose, "moving", "forward", ongoing.original, ongoing.target, partitions.get(tp))
-        found.append(replace(row, replicas=ongoing.replicas, stuck=no_end(sighting, tp, ongoing)))
+        stuck = no_end(sighting, tp, ongoing)
+        found.append(replace(row, replicas=ongoing.replicas, adding=ongoing.adding, stuck=stuck))
     return tuple(found)
 
 

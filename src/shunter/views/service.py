@@ -299,6 +299,8 @@ class MoveView:
     rollback_bytes: int | None
     waits: str
     stuck: str
+    adding: tuple[int, ...] = ()
+    """Of the replicas, those that are being added now; all others were there before, in sync or not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import resource
+import socket
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -258,6 +259,17 @@ def test_a_view_of_another_day_is_nobodys(tmp_path: Path) -> None:
     for age_ms, seen in ((1_000, True), (3_600_000, False)):
         place.view_path.write_bytes(orjson.dumps(view_to_json(view(ACCEPTED, at_ms=now_ms - age_ms))))
         assert (read_view(place) is not None) is seen
+
+
+def test_on_a_former_drivers_host_its_view_is_not_the_drivers(tmp_path: Path) -> None:
+    """An SRE's find: `status` there mixed the figures of the moment it ended with those of now."""
+    place, here = JournalPlace(tmp_path / "a.journal"), socket.gethostname()
+    document = view_to_json(view(ACCEPTED, at_ms=SystemClock().now_ms()))
+    place.view_path.write_bytes(orjson.dumps({**document, "process": 7}))
+    found = {
+        each: read_view(place, LeaseHolder("x", *each, 0)) is not None for each in ((here, 7), (here, 8), ("b", 7))
+    }
+    assert found == {(here, 7): True, (here, 8): False, ("b", 7): False}
 
 
 async def test_no_view_is_written_before_the_journal_is_read(tmp_path: Path) -> None:

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
+from kafka import errors as kafka_errors
 from service_orders import order
 from service_world import Clock
 from words_world import SESSION_MS, LockedTopic, Log, Service, SharedYard
@@ -24,6 +26,7 @@ from shunter.core.keeper.cluster_facts import WordsPlace
 from shunter.core.keeper.situation import HERE_ALONE, ClusterSeverity
 from shunter.drivers.admin.answers import TopicsSeen
 from shunter.drivers.service import words_topic
+from shunter.drivers.service.words_topic import WordsTopic
 from shunter.errors import DriverError
 from shunter.formats.word_records import WordsDriver
 from shunter.model.execution import ExecutionOptions, OngoingReassignment, Outcome
@@ -319,6 +322,34 @@ async def test_a_writer_whose_transaction_ran_out_of_time_goes_on(tmp_path: Path
         done = await a.desk.carry_out(order(kind, *(["2"] if kind is IntentKind.DRAIN else [])), ANNA)
         assert not done.undone
         assert a.shared.place is WordsPlace.TAKEN
+
+
+@pytest.mark.parametrize("kind", [OrderKind.PAUSE, IntentKind.DRAIN])
+async def test_an_order_is_taken_though_a_client_was_at_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: OrderKind | IntentKind
+) -> None:
+    """An SRE's find: in an outage's first minute an order was refused that the cluster could take: a client was in an
+    error state, or asked a coordinator that had died."""
+    world = yard()
+    async with Service(world, "a", tmp_path / "a", DRAINS) as a:
+        await a.driven()
+        failing = [kafka_errors.KafkaError("Cannot execute transactional method because we are in an error state")]
+        begin = WordsTopic.write
+
+        def write(topic: WordsTopic, batch: Any, now_ms: int) -> None:
+            if failing:
+                topic._topic.guarded("writing to", lambda: raised(failing.pop()))
+            begin(topic, batch, now_ms)
+
+        monkeypatch.setattr(WordsTopic, "write", write)
+        done = await a.desk.carry_out(order(kind, *(["2"] if kind is IntentKind.DRAIN else [])), ANNA)
+        assert not done.undone
+        assert a.shared.place is WordsPlace.TAKEN
+        assert not failing
+
+
+def raised(error: Exception) -> None:
+    raise error
 
 
 async def test_a_write_of_which_nobody_knows_is_looked_up(tmp_path: Path) -> None:

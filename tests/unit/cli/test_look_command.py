@@ -351,7 +351,7 @@ def test_a_watch_says_once_that_nothing_was_seen_yet(monkeypatch: pytest.MonkeyP
         return JournalPlace(undriven), next(holders, None)
 
     monkeypatch.setattr(look, "holder_of", holder_of)
-    monkeypatch.setattr(look, "read_view", lambda _place: next(views))
+    monkeypatch.setattr(look, "read_view", lambda _place, _holder: next(views))
     monkeypatch.setattr(look, "WATCH_EVERY_S", 0)
     done = said("watch", "--journal", str(undriven), "--bootstrap-server", CLOSED)
     assert done.stdout == ""

@@ -52,6 +52,14 @@ def test_a_replica_that_is_being_copied_is_one_of_the_replicas() -> None:
     assert (copies.replicas, waits.replicas) == ((0, 1, 2, 3), (0, 1, 2))
 
 
+def test_what_is_being_added_is_told_from_what_was_there_before() -> None:
+    """An SRE's find: on the way back an original replica on a broker that was down was drawn as one that is added."""
+    rows = (row("moving", "back", (3, 4, 2), (0, 1, 2, 3, 4)), row("moving", "back", (0, 3, 4, 2), (0, 1, 2)))
+    execution = ExecutionView(1, "c", "p", True, None, {}, 0, 0, None, None, None, None, "", 0, (), 0, 0, "", rows)
+    both, one = view_moves(execution, {}, (), ClusterFacts("lab", 0)).moves
+    assert (both.adding, one.adding) == ((0, 1), (1,)), "broker 0 was there all the time"
+
+
 def test_the_whole_has_no_end_while_a_move_is_stuck() -> None:
     going = ExecutionView(1, "c", "p", True, None, {}, 100, 50, 0.0, 18_000, 13_000, 22_000, "", 0, (), 0, 0, "", ())
     page, facts = KeptClusterView(0, FleetRow("lab", "", unseen("lab"))), ClusterFacts("lab", 0)

@@ -582,6 +582,7 @@ def _move(each: int, brokers: int) -> MoveView:
             None,
             "",
             "",
+            (new,),
         )
     state = "moving" if each < 12 else "pending"
     here = (one, two, old, new) if state == "moving" else (one, two, old)
@@ -602,6 +603,7 @@ def _move(each: int, brokers: int) -> MoveView:
         0 if state == "pending" else size // 3,
         f"broker {new} to catch up" if state == "moving" else "its turn: 12 of 12 copies are under way",
         "",
+        (new,) if state == "moving" else (),
     )
 
 

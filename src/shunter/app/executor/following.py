@@ -32,7 +32,7 @@ async def follow(place: JournalPlace, plan_id: str, on_view: Callable[[Execution
     while True:
         began = time.process_time()
         holder = await asyncio.to_thread(holder_at, place)
-        seen = read_view(place)
+        seen = read_view(place, holder)
         if seen is not None and seen.at_ms > last_ms:
             last_ms = seen.at_ms
             on_view(seen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import time
 import uuid
@@ -177,7 +178,8 @@ class Session:
         """Write and tell a view; returns its cost, in seconds of this thread's processor time."""
         began = time.thread_time()
         view = self.view()
-        text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), "bootstrap": self.bootstrap})
+        beside = {"bootstrap": self.bootstrap, "process": os.getpid()}
+        text = orjson.dumps({**view_to_json(view, most_moves=VIEW_MOVES), **beside})
         if listener is not None and (idle or self.core.worked):
             listener(view)
         cost_s = time.thread_time() - began
@@ -391,11 +393,17 @@ def salvage(damaged: JournalDamaged) -> list[str]:
     return told
 
 
-def read_view(place: JournalPlace) -> ExecutionView | None:
-    """The view that an executor wrote beside its journal; None: there is none, or it is older than `VIEW_FRESH_MS`."""
+def read_view(place: JournalPlace, driver: LeaseHolder | None = None) -> ExecutionView | None:
+    """The view that an executor wrote beside its journal; None: there is none, or it is older than `VIEW_FRESH_MS`.
+
+    `driver`: only its view counts. On the host of a former driver the file may be fresh, and tells what was.
+    """
     try:
-        view = view_from_json(orjson.loads(place.view_path.read_bytes()))
+        document = orjson.loads(place.view_path.read_bytes())
     except (OSError, orjson.JSONDecodeError):
+        return None
+    view = view_from_json(document)
+    if driver is not None and (driver.host, driver.process) != (socket.gethostname(), document.get("process")):
         return None
     return None if view is None or abs(SystemClock().now_ms() - view.at_ms) > VIEW_FRESH_MS else view
 

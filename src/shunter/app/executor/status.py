@@ -140,7 +140,7 @@ async def _of_journal(target: Target, place: JournalPlace, admin: KafkaPythonAdm
     _entries, state, holder, standing = await asyncio.to_thread(load_journal, place)
     claimant = await claimed_by(target, place) if admin is not None and holder is None else ""
     throttles = await rates_of_others(admin, state, claimant) if admin is not None else ()
-    live = read_view(place) if holder is not None else None
+    live = read_view(place, holder) if holder is not None else None
     meter, differences = Meter(), tuple[str, ...]()
     if admin is not None and state.running:
         involved = {move.tp: {*move.current, *move.goal, *move.copying} for move in state.open_moves()}

@@ -22,10 +22,17 @@ Found = TypeVar("Found")
 WITHIN_S = 12.0
 """How long reading or taking the topic may last; the journal's lease, which nobody renews meanwhile, lasts longer."""
 MADE_WITHIN_S = 60.0
-WRITTEN_WITHIN_S = 30.0
+WRITTEN_WITHIN_S = 4.0, 8.0, 18.0
+"""How long each try to write may last. kafka-python asks a coordinator that died until the time is over; a new client
+finds the one that took over."""
+EXPLAINED_WITHIN_S = 5.0
 CLOSED_WITHIN_S = 5.0
 ALONE_FOR_S, AGAIN_S = 600.0, 60.0
 """How long words that are on this host alone wait until the topic is tried again: a right is missing, or anything else."""
+
+
+class _Unanswered(DriverError):
+    """The time was over; why is not known."""
 
 
 class SharedWords:
@@ -132,25 +139,42 @@ class SharedWords:
             if self.place is WordsPlace.UNREAD:
                 told = f"people's words about this cluster are not read yet: {self.why or AGAIN}"
             raise StoreFailed(told, retriable=True)
-        topic = self._topic
         try:
-            try:
-                await self._called(lambda: topic.write(batch, now_ms), WRITTEN_WITHIN_S)
-            except TopicFenced:
-                await self._write_again(batch, now_ms)
+            await self._written(batch, now_ms)
         except ShunterError as error:
-            self.place, self.why, self.fenced = WordsPlace.UNREAD, str(error), isinstance(error, TopicFenced)
-            raise StoreFailed(str(error), retriable=True) from error
+            self.place, self.fenced = WordsPlace.UNREAD, isinstance(error, TopicFenced)
+            self.why = await self._shortage() or str(error) if isinstance(error, _Unanswered) else str(error)
+            raise StoreFailed(self.why, retriable=True) from error
 
-    async def _write_again(self, batch: StoreBatch, now_ms: int) -> None:
-        """Write a batch whose transaction was refused as a whole, unless another service has taken the words."""
-        topic = self._topic  # Opened anew.
+    async def _written(self, batch: StoreBatch, now_ms: int) -> None:
+        """Write a batch, with a new client after each failure unless another service has taken the words.
 
-        def work() -> None:
-            topic.take_again(self._mine)
-            topic.write(batch, now_ms)
+        A failed transaction may be there nevertheless: the same records are written again then.
+        """
+        for tried, within_s in enumerate(WRITTEN_WITHIN_S, 1):
+            topic, taken = self._topic, tried == 1
 
-        await self._called(work, WRITTEN_WITHIN_S)
+            def work(topic: WordsTopic = topic, *, taken: bool = taken) -> None:
+                if not taken:
+                    topic.take_again(self._mine)
+                topic.write(batch, now_ms)
+
+            try:
+                await self._called(work, within_s)
+            except DriverError as error:
+                if tried == len(WRITTEN_WITHIN_S) or not (
+                    error.retriable or (taken and isinstance(error, TopicFenced))
+                ):
+                    raise
+            else:
+                return
+
+    async def _shortage(self) -> str:
+        """Why nothing can be written now; "": not known."""
+        topic = self._topic
+        with contextlib.suppress(ShunterError):
+            return await self._called(topic.shortage, EXPLAINED_WITHIN_S)
+        return ""
 
     def let_go(self) -> None:
         """The claim is gone: another service may write from now on."""
@@ -164,9 +188,8 @@ class SharedWords:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, work)
         except TimeoutError as error:
             self._again()
-            raise DriverError(
-                f"the topic of people's words did not answer within {within_s:.0f} s", retriable=True
-            ) from error
+            told = f"the topic of people's words did not answer within {within_s:.0f} s"
+            raise _Unanswered(told, retriable=True) from error
         except DriverError:
             self._again()
             raise

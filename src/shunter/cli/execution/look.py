@@ -238,7 +238,7 @@ async def _watch_executor(target: Target, wanted: Wanted, *, as_json: bool) -> i
     last, said = -1, False
     place, holder = await holder_of(target)
     while holder is not None:
-        view = read_view(place)
+        view = read_view(place, holder)
         if view is None and last < 0:
             last = 0
             click.echo(f"{holder} shows nothing on this host yet; if it runs elsewhere, use `shunter status`", err=True)

@@ -162,6 +162,10 @@ class WordsTopic:
         self._topic.guarded("writing to", lambda: self._topic.write(values))
         self._take_in(values)
 
+    def shortage(self) -> str:
+        """Why no record can be written now: too few replicas in sync; "": not known."""
+        return str(self._topic.shortage() or "")
+
     def close(self) -> None:
         """Close all connections; what was read is forgotten."""
         self._topic.close()

@@ -22,9 +22,7 @@ function Replicas({ move }) {
     const wanted = goal.includes(id);
     const known = move.isr !== null;
     const insync = known && move.isr.includes(id);
-    // Only an added replica is copied, and on the way back also one that was dropped.
-    const comes = move.direction === "back" || !move.original.includes(id);
-    const kind = !here ? (wanted ? "later" : "gone") : !wanted ? "goes" : !known ? "here" : insync ? "stays" : comes ? "comes" : "behind";
+    const kind = !here ? (wanted ? "later" : "gone") : !wanted ? "goes" : !known ? "here" : insync ? "stays" : move.adding.includes(id) ? "comes" : "behind";
     return html`<${Replica} key=${id} id=${id} kind=${kind} />`;
   })}</span>`;
 }
@@ -137,7 +135,7 @@ function Head({ name, summary, counts, who }) {
     ${summary.plan_bytes !== null && (open > 0 || summary.plan_bytes > 0) && html`<${Progress} share=${summary.share} label="Done" />
     <dl class="figures small ${faded(situation.moves)}"><${Figure} label="Done" value=${percent(summary.share, 1)}>${bytes(summary.left_bytes)} left of ${bytes(summary.plan_bytes)}</${Figure}>
       <${Figure} label="Rate" value=${rate(summary.copy_bytes_per_s)} />
-      <${Figure} label="Left" value=${summary.left_ms === null ? (summary.why_no_eta.startsWith("no ETA yet") ? "measuring" : "no ETA") : duration(summary.left_ms)}>${interval}</${Figure}>
+      <${Figure} label="Left" value=${summary.left_ms === null ? (open ? (summary.why_no_eta.startsWith("no ETA yet") ? "measuring" : "no ETA") : "nothing") : duration(summary.left_ms)}>${interval}</${Figure}>
       <${Figure} label="A rollback copies" value=${bytes(summary.rollback_bytes)}>at most</${Figure}></dl>
     ${open > 0 && html`<div class="limits"><${Throttle} name=${name} limit=${summary.throttle_bytes_per_s} situation=${situation} who=${who} /><${Bounds} name=${name} bounds=${summary.bounds} situation=${situation} who=${who} /></div>`}`}
     <${History} name=${name} summary=${summary} /></section>`;
