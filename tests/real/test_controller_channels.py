@@ -7,7 +7,7 @@ from pathlib import Path
 
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
-from kazoo.exceptions import NoNodeError
+from yard import znode
 
 from lab.testbed.controller import ShunterController
 from lab.testbed.kafka import KafkaBroker
@@ -20,10 +20,7 @@ APPROVED = "Controlled shutdown request returned successfully"
 
 def holder(client):
     """The id in `/controller`; None without a controller."""
-    try:
-        return json.loads(client.get("/controller")[0])["brokerid"]
-    except NoNodeError:
-        return None
+    return (znode(client, "/controller") or {}).get("brokerid")
 
 
 def state(client, tp):
@@ -92,12 +89,14 @@ def test_brokers_with_a_listener_for_their_controller(corner, tmp_path):
 
 def test_brokers_that_start_after_their_controller(corner, tmp_path):
     """After a power cut the controller may be up first: it learns only then by which listeners brokers speak to it."""
+    connect, client = corner
+    unheard = ShunterController(tmp_path / "unheard", connect)
+    unheard.start()  # Before ports are chosen: its connections might get one of them.
     plain, control, nobody, *free = free_ports(4)
     names = {"EXTERNAL": nobody, "PLAINTEXT": plain, "CONTROL": control}
     listeners = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items() if name != "EXTERNAL")
     # The first registered address can't be connected to from here, as may be so with an external address.
     advertised = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in names.items())
-    connect, client = corner
     broker = KafkaBroker(
         1,
         connect,
@@ -112,8 +111,6 @@ def test_brokers_that_start_after_their_controller(corner, tmp_path):
             "control.plane.listener.name": "CONTROL",
         },
     )
-    unheard = ShunterController(tmp_path / "unheard", connect)
-    unheard.start()
     ours = ShunterController(tmp_path / "ours", connect, options=("--listener", f"CONTROL://{LOOPBACK}:{free[0]}"))
     try:
         broker.launch()

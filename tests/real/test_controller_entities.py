@@ -8,7 +8,7 @@ import pytest
 from kazoo.security import make_acl
 from kio.index import load_request_schema, load_response_schema
 from kio.serial import entity_reader
-from yard import cli
+from yard import cli, znode
 
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
@@ -36,10 +36,6 @@ def ask(port, api_key, version, **values):
             frame += received
     _, offset = read_response_head(frame[4:], 1)
     return entity_reader(load_response_schema(api_key, version))(frame[4:], offset)[0]
-
-
-def znode(zk, path):
-    return json.loads(zk.get(path)[0]) if zk.exists(path) else None
 
 
 def configs(yard, at, *options):

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 from kazoo.client import KazooClient
-from yard import cli, plan_of
+from yard import cli, plan_of, znode
 
 from lab.demo.proof import Leftovers
 from lab.testbed.probes import brokers_known_at
@@ -46,13 +46,13 @@ def zookeeper(yard):
         zk.close()
 
 
-def znode(yard, path):
+def znode_of(yard, path):
     with zookeeper(yard) as zk:
-        return json.loads(zk.get(path)[0])
+        return znode(zk, path)
 
 
 def assert_apache_leads(yard):
-    holder = znode(yard, "/controller")
+    holder = znode_of(yard, "/controller")
     assert holder["brokerid"] in yard.cluster.brokers
     assert "shunter_process" not in holder
     leftovers = Leftovers(yard.cluster.zookeeper_connect)
@@ -73,7 +73,7 @@ def test_in_mid_move_and_again_when_apache_leads(yard):
     assert "no move is under way, and no broker owes anything" in told
     assert "nothing is under-replicated because of it" in told
     assert_apache_leads(yard)
-    assignment = znode(yard, "/brokers/topics/t")
+    assignment = znode_of(yard, "/brokers/topics/t")
     assert assignment["partitions"] == {"0": [3, 4], "1": [3, 4]}
     assert not assignment["adding_replicas"]
     status, told = hand_back(yard)
@@ -118,8 +118,7 @@ def test_what_shunter_leaves_when_a_migration_begins_is_told(yard, tmp_path):
 
 def apache_leads(yard):
     with zookeeper(yard) as zk:
-        held = zk.exists("/controller") and json.loads(zk.get("/controller")[0])
-        return bool(held) and held["brokerid"] in yard.cluster.brokers
+        return (znode(zk, "/controller") or {}).get("brokerid") in yard.cluster.brokers
 
 
 def stuck_in_the_middle(yard, topic):
@@ -133,7 +132,7 @@ def stuck_in_the_middle(yard, topic):
 
 
 def places(yard, topic):
-    found = znode(yard, f"/brokers/topics/{topic}")
+    found = znode_of(yard, f"/brokers/topics/{topic}")
     return [found["partitions"][number] for number in sorted(found["partitions"])]
 
 

@@ -1,12 +1,12 @@
 """A controller that no longer reaches any broker, beside a standby that reaches all of them."""
 
 import asyncio
-import json
 import os
 import time
 from contextlib import asynccontextmanager
 
 from kazoo.client import KazooClient
+from yard import znode
 
 from lab.testbed.controller import ShunterController
 from lab.testbed.simulated_brokers.seeding import seeded_yard
@@ -126,8 +126,7 @@ async def test_a_leader_that_reaches_no_broker_makes_room_for_one_that_does(tmp_
                 await yard.kill(3)
 
                 def holder():
-                    found = client.exists(znodes.CONTROLLER) and client.get(znodes.CONTROLLER)[0]
-                    return json.loads(found)["brokerid"] if found else None
+                    return (znode(client, znodes.CONTROLLER) or {}).get("brokerid")
 
                 await until(lambda: holder() == NEW, "the standby leads", 2 * ISOLATED_AFTER_MS / 1000)
                 waited_s = time.monotonic() - cut_s

@@ -1,13 +1,12 @@
 """Metadata from brokers and Apache's own tools, about partitions that move and about dead brokers."""
 
-import json
 import re
 from contextlib import suppress
 
 import pytest
 from kafka.admin import NewTopic
 from kafka.errors import KafkaError, RequestTimedOutError
-from yard import TOPICS, cli
+from yard import TOPICS, cli, znode
 
 from lab.testbed.failures import PartFailed
 from lab.testbed.probes import brokers_known_at
@@ -135,8 +134,7 @@ def test_a_partition_that_never_had_a_leader_is_told_by_no_node(yard, topic, zk)
 
 
 def apache_leads(yard, zk):
-    found = zk.exists("/controller") and zk.get("/controller")[0]
-    return bool(found) and json.loads(found)["brokerid"] in yard.cluster.brokers
+    return (znode(zk, "/controller") or {}).get("brokerid") in yard.cluster.brokers
 
 
 def after_a_clean_stop(yard, topic):

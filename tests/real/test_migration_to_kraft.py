@@ -12,7 +12,7 @@ from executor_scenarios import nothing_is_lost
 from kafka import KafkaProducer
 from kazoo.client import KazooClient
 from live_producer import LiveProducer, fill
-from yard import HELD_BACK, cli
+from yard import HELD_BACK, cli, znode
 
 from lab.testbed.artifacts import ZOOKEEPER_MODE_VERSION
 from lab.testbed.controller import ShunterController
@@ -142,8 +142,8 @@ def before_migration(folder):
         stack.callback(zk.stop)
 
         def held_by_kraft():
-            held = zk.exists(znodes.CONTROLLER) and json.loads(zk.get(znodes.CONTROLLER)[0])
-            return bool(held) and held["brokerid"] == QUORUM and held["kraftControllerEpoch"] >= 0
+            held = znode(zk, znodes.CONTROLLER)
+            return held is not None and held["brokerid"] == QUORUM and held["kraftControllerEpoch"] >= 0
 
         def migrate():
             cluster_id = json.loads(zk.get(znodes.CLUSTER_ID)[0])["id"]

@@ -11,6 +11,7 @@ from kafka import KafkaAdminClient
 from kafka import TopicPartition as ClientPartition
 from kafka.admin import NewTopic
 from kafka.errors import UnknownBrokerIdError
+from kazoo.exceptions import NoNodeError
 
 from lab.demo.proof import Leftovers, check_records
 from lab.demo.traffic import Traffic, read_everything
@@ -272,3 +273,11 @@ def running_yard(folder, *options, **cluster_options):
         **cluster_options,
     ) as cluster:
         yield Yard(cluster, held["controller"], settings_file)
+
+
+def znode(client, path):
+    """A znode's JSON; None: there is none. It may go between two requests, so there is one."""
+    try:
+        return json.loads(client.get(path)[0])
+    except NoNodeError:
+        return None

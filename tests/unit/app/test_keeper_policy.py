@@ -162,7 +162,7 @@ def test_a_profile_says_where_the_cluster_is(tmp_path: Path, monkeypatch: pytest
         ("mode = 3\n" + HEAD, ": mode = 3: keep or drive or observe is wanted"),
         (HEAD + 'balance.goals = ["racks"]\n', "balance.goals = 'racks': disk-band or bytes-in-band or"),
         (HEAD + 'balance.hard = ["disk-band", "disk-band"]\n', "balance.hard: 'disk-band' is named twice"),
-        (HEAD + "balance.headroom-percent = 0\n", "headroom-percent = 0: a number above 0 and below 100"),
+        (HEAD + "balance.headroom-percent = -1\n", "headroom-percent = -1: a number from 0 to below 100"),
         (HEAD + 'balance.disk-capacity.x = "1T"\n', "balance.disk-capacity.x: a broker's id is wanted"),
         (HEAD + "limits.gap-minute = 1\n", "limits.gap-minute is not a key of a policy; did you mean gap-minutes?"),
         (HEAD + "intents.drain = 3\n", "intents.drain = 3: a list is wanted, as in [3]"),

@@ -29,6 +29,7 @@ from shunter.app.evaluation.policy_values import (
     Days,
     Event,
     HeaderName,
+    Headroom,
     Issuer,
     KeptWindow,
     Kind,
@@ -242,7 +243,7 @@ class BalanceForm(Form):
     hard: Annotated[tuple[Goal, ...], BeforeValidator(listed)] = Field(
         default=(), description="No plan but one that heals takes a broker out of these bands; the others are soft."
     )
-    headroom_percent: Percent = Field(
+    headroom_percent: Headroom = Field(
         default=20.0, description="The share of each disk that stays free, also during copies."
     )
     replicas_per_broker: Positive | None = Field(default=None, description="The most replicas on one broker.")

@@ -62,6 +62,12 @@ def _share(value: Any) -> float:
     return float(value)
 
 
+def _headroom(value: Any) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 100:
+        raise Wrong(f" = {value!r}: a number from 0 to below 100 is wanted")
+    return float(value)
+
+
 def _days(value: Any) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= _MOST_DAYS:
         raise Wrong(f" = {value!r}: a number of days above 0 and up to {_MOST_DAYS:,} is wanted")
@@ -174,6 +180,9 @@ Positive = Annotated[
 Text = Annotated[str, BeforeValidator(_text), WithJsonSchema({"type": "string", "minLength": 1})]
 Percent = Annotated[
     float, BeforeValidator(_share), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 100})
+]
+Headroom = Annotated[
+    float, BeforeValidator(_headroom), WithJsonSchema({"type": "number", "minimum": 0, "exclusiveMaximum": 100})
 ]
 Days = Annotated[
     float, BeforeValidator(_days), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_DAYS})
