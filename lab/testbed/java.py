@@ -104,7 +104,9 @@ def pyspark_jars(*prefixes: str) -> tuple[Path, ...]:
         matching = sorted(jar for jar in folder.glob(f"{prefix}-*.jar") if jar.name[len(prefix) + 1].isdigit())
         if len(matching) != 1:
             names = [jar.name for jar in matching]
-            raise PartMissing(f"{names} in {folder} should be exactly one jar of {prefix}; is pyspark 4.0 installed?")
+            raise PartMissing(
+                f"{names} in {folder} should be exactly one jar of {prefix}; is a pyspark of pyproject.toml installed?"
+            )
         jars.append(matching[0])
     return tuple(jars)
 

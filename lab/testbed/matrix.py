@@ -103,12 +103,12 @@ TABLES = (
     VersionTable(
         "PySpark",
         "pyspark",
-        ("4.0.5", "4.2.0", "4.3.0"),
+        ("4.1.4", "4.2.1", "4.3.0"),
         (
-            Feature("stages", ("spark/test_spark_stages.py", "spark/test_spark_load_model.py")),
-            Feature("properties, compared with plain Python", ("spark/test_spark_exactness.py",)),
-            Feature("plans, compared with plain Python", ("spark/test_spark_exact_plans.py",)),
-            Feature("reports' figures", ("spark/test_spark_figures.py",)),
+            Feature("stages", ("spark/test_spark_stages.py", "spark/test_spark_load_model.py"), marks="spark"),
+            Feature("properties, compared with plain Python", ("spark/test_spark_exactness.py",), "small_case"),
+            Feature("plans, compared with plain Python", ("spark/test_spark_exact_plans.py",), marks="spark"),
+            Feature("reports' figures", ("spark/test_spark_figures.py",), marks="spark"),
         ),
     ),
 )

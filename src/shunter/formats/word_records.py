@@ -15,6 +15,7 @@ from typing import NamedTuple
 import orjson
 
 from shunter.errors import FormatError
+from shunter.formats.own_records import read_record
 from shunter.formats.service_records import decode_proposal, encode_changes, encode_proposal
 from shunter.model.service import (
     OPEN,
@@ -65,10 +66,7 @@ def decode_driver(records: Mapping[str, bytes], place: str) -> WordsDriver | Non
         FormatError: the record is not one.
     """
     raw = records.get(DRIVER)
-    try:
-        return None if raw is None else WordsDriver(**orjson.loads(raw))
-    except (orjson.JSONDecodeError, TypeError) as error:
-        raise FormatError(place, f"{DRIVER} is no record of a service: {error!r}") from error
+    return None if raw is None else read_record(WordsDriver, raw, f"{place}: {DRIVER}")
 
 
 def encode_batch(batch: StoreBatch, records: Mapping[str, bytes]) -> list[Record]:

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlparse
 from pyspark import __version__
 from pyspark.sql import SparkSession
 
-_KAFKA_SOURCES = {"4.0": "4.0.4", "4.1": "4.1.3", "4.2": "4.2.0"}
+_KAFKA_SOURCES = {"4.1": "4.1.3", "4.2": "4.2.0"}
 _MINOR = ".".join(__version__.split(".")[:2])
 KAFKA_SOURCE = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{_KAFKA_SOURCES.get(_MINOR, '4.2.0')}"
 """Spark's own Kafka source, for the Spark that is installed."""

@@ -228,5 +228,5 @@ def test_who_drives_is_written_and_nobody_is_said_where_nobody_did() -> None:
     mine = WordsDriver("a", 7, 1, "kafka:moves")
     assert decode_driver(applied({}, [encode_driver(mine)]), "topic") == mine
     assert decode_driver({}, "topic") is None
-    with pytest.raises(FormatError, match="driver is no record of a service"):
+    with pytest.raises(FormatError, match="driver: this is no record of a WordsDriver"):
         decode_driver({"driver": b"[]"}, "topic")

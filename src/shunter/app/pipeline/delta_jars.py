@@ -16,7 +16,6 @@ from shunter.errors import DriverError
 
 DELTA_VERSION = "4.4.0"
 PINNED = {
-    "delta-spark_4.0_2.13": "49e899667168b9412f83cbe894ce264107d7b896d6c5e12edca4e216845c1104",
     "delta-spark_4.1_2.13": "75a9400986853c061f5109f012547de2545a5759e5e752e5ef633dabe16a4f10",
     "delta-spark_4.2_2.13": "27d4fd8b1f879535c573ed1c718177d6a27f24d3e626ba02e216369725721ead",
     "delta-storage": "c46735481fa8e326b0957be02b4420cbcab4b325bb08009b7f2045a95133f1cc",

@@ -361,6 +361,11 @@ class ClusterKeeper(ClusterWords):
         self._in_hand = starting.id
         self._handing = asyncio.create_task(self._hand_over(driving, starting))
 
+    async def handed_over(self) -> None:
+        """Wait until the proposal that begins is in the journal, or was refused."""
+        if self._handing is not None:
+            await self._handing
+
     async def _hand_over(self, driving: Driving, starting: KeptProposal) -> None:
         try:
             await self._submit(driving, starting)

@@ -26,7 +26,8 @@ from shunter.drivers.admin.client import connected
 from shunter.drivers.journal.claimants import Claimant, ClusterClaimed
 from shunter.drivers.journal.group_member import GroupMember, Member
 from shunter.drivers.journal.journals import Presence, this_process
-from shunter.errors import DriverError
+from shunter.errors import DriverError, FormatError
+from shunter.formats.own_records import read_record
 from shunter.model.notice import Notice
 
 GROUP = "shunter-executor"
@@ -388,8 +389,8 @@ def _client_id(claimant: Claimant) -> str:
 def _claimant(member: Member) -> Claimant | None:
     """Return a member's own description; if that is not shown, what its client id says."""
     try:
-        return Claimant(**orjson.loads(member.told))
-    except (orjson.JSONDecodeError, TypeError):
+        return read_record(Claimant, member.told, member.client_id)
+    except FormatError:
         named = member.client_id.split("|")
     if len(named) != 4 or not named[3].isdigit():  # As `_client_id` makes it.
         return None

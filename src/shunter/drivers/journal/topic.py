@@ -31,6 +31,7 @@ from shunter.drivers.journal.journals import (
 )
 from shunter.errors import DriverError, FormatError
 from shunter.formats.journal import JournalRow, decode_line, encode_line
+from shunter.formats.own_records import read_record
 from shunter.model.execution import JournalEntry, LeaseHolder
 
 Answer = TypeVar("Answer")
@@ -127,7 +128,7 @@ class TopicJournal:
         seen = self._seen
         kind, _dash, rest = key.partition("-")
         if key == LEASE_KEY:
-            seen.lease = None if value is None else LeaseHolder(**orjson.loads(value))
+            seen.lease = None if value is None else read_record(LeaseHolder, value, f"{self._place}: {LEASE_KEY}")
         elif kind == "entry" and value is not None:
             body, _newline, checksum = value.decode().rpartition("\n")
             seen.rows[int(rest)] = JournalRow(int(rest), body, int(checksum) if checksum.isdigit() else None)
