@@ -181,6 +181,8 @@ def show_taken(display: Display, plan: PlanReply) -> None:
     for move in plan.moves if plan.error is None else ():  # A plan that is refused as a whole ends the session.
         if move.refused is not None:
             display.notice(Notice("not-taken", str(move.tp), f"{move.tp} was not taken on: {move.refused}"))
+    if plan.kept:
+        display.notice(Notice("kept", "the plan", plan.kept))
     if told := told_held_up((move.tp, move.held_up) for move in plan.moves if move.held_up):
         display.notice(Notice("held-up", "the plan", told))
     for told in told_thin((move.tp, move.thin) for move in plan.moves):

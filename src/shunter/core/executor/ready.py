@@ -119,6 +119,8 @@ class PlanReply:
 
     error: str | None
     moves: tuple[MoveResult, ...] = ()
+    kept: str = ""
+    """Which options stay as the execution has them that the plan joins, because the plan has their defaults."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from shunter.model.execution import (
     StepAccepted,
     StepBegun,
 )
+from shunter.model.limits import write_window
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
 from shunter.model.reassignment import Strategy
 
@@ -91,13 +92,14 @@ class JudgedPlan:
 
     records: list[JournalRecord] = field(default_factory=list[JournalRecord])
     results: list[MoveResult] = field(default_factory=list[MoveResult])
+    kept: str = ""
 
     def reply(self) -> PlanReply:
         """The reply. A plan of which no move could be taken on is refused as a whole."""
         if self.results and all(result.refused is not None for result in self.results):
             first = next(result.refused for result in self.results if result.refused is not None)
             return PlanReply(f"nothing of the plan can be moved: {first}", tuple(self.results))
-        return PlanReply(None, tuple(self.results))
+        return PlanReply(None, tuple(self.results), self.kept)
 
 
 def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
@@ -122,7 +124,26 @@ def judge_submission(state: ExecutorState, event: PlanSubmitted) -> JudgedPlan:
         refused = sum(result.refused is not None for result in judged.results)
         accepted = PlanAccepted(event.plan_id, state.cluster_id, options_beside(state, event.options), refused)
         judged.records = [*close_ended(state), accepted, *moves]
+        judged.kept = _told_kept(event.options, accepted.options)
     return judged
+
+
+def _told_kept(wanted: ExecutionOptions, joined: ExecutionOptions) -> str:
+    """Say which options of a plan are not those of the execution that it joins; "": none.
+
+    An option that somebody gives at its default looks like one that he left out.
+    """
+    kept = [
+        f"{name.replace('_', '-')} {getattr(joined, name)}"
+        for name in _SHARED
+        if name != "window" and getattr(joined, name) != getattr(wanted, name)
+    ]
+    if joined.window is not None and joined.window != wanted.window:
+        kept.append(f"only-between {write_window(joined.window)}")
+    if not kept:
+        return ""
+    told = "the plan joins an execution, whose options stay where the plan has the default"
+    return f"{told}: {', '.join(kept)}"
 
 
 def _held_up(state: ExecutorState, taken: list[JournalRecord]) -> str:

@@ -216,6 +216,18 @@ def test_longest_moves_start_first() -> None:
     assert [tp.partition for tp, _replicas in rig.asked] == [1, 2, 0]
 
 
+def test_options_that_a_plan_leaves_at_their_defaults_are_told_where_it_joins() -> None:
+    """A stranger's find: --disk-share 0.95, the default, changed nothing of an execution's 0.5, and nothing said so."""
+    rig = Rig(Yard({"t": [(1, 2, 3), (1, 2, 3)]}))
+    first = rig.submit(("t", 0, (4, 2, 3)), options=ExecutionOptions(max_in=2, bandwidth=5_000))
+    begun(rig)
+    second = rig.submit(("t", 1, (4, 2, 3)), options=ExecutionOptions(max_in=3))
+    rig.settle()
+    assert reply_to(rig, first).kept == ""
+    told = "the plan joins an execution, whose options stay where the plan has the default: bandwidth 5000"
+    assert reply_to(rig, second).kept == told
+
+
 def test_what_others_move_is_refused_and_left_alone() -> None:
     yard = Yard({"t": [(1, 2, 3), (1, 2, 3)]})
     yard.alter(T0, (1, 2, 5))
