@@ -13,6 +13,7 @@ from lab.testbed.zookeeper import ZooKeeperServer
 
 # Whole clusters run at the same time on two cores, so a slow example says nothing about the code.
 CALM = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("brief", max_examples=15, **CALM)
 settings.register_profile("quick", max_examples=60, **CALM)
 settings.register_profile("deep", max_examples=2000, **CALM)
 settings.load_profile("quick")
