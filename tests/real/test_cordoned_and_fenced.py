@@ -389,7 +389,7 @@ def test_a_cordon_in_the_middle_of_an_execution_holds_the_next_step_until_it_is_
             assert shunter.run("limit", "none").returncode == ExitCode.DONE
             told = f"1 stuck: it can't end while broker 4 has its log dirs cordoned: Kafka takes no target that names it; {lifts}"
             running.wait_for(lambda: told in running.progress.get("held", ""), about="the move is told as stuck")
-            assert "`shunter rollback` or `shunter stop` ends it" in running.progress["held"]
+            assert "`shunter rollback` or `shunter stop`, given its name, ends it" in running.progress["held"]
             assert (cluster.replicas(topic), cluster.ongoing()) == ({0: (1, 2, 3)}, 0)
             assert lifts in shunter.run("status").stdout
             seen = shunter.run("doctor").stdout

@@ -125,7 +125,9 @@ def test_a_copy_that_waits_for_a_dead_broker_holds_up_no_other_and_a_rollback_en
         running.wait_for(lambda: small.cluster.replicas(small.topic)[1] == (3, 4), about="the other one goes on")
         running.wait_for(lambda: "stuck" in running.progress.get("held", ""), about="the first one is stuck")
         # Until the copy is in sync, a stop ends it too.
-        running.wait_for(lambda: "; `shunter rollback` ends it" in running.progress["held"], about="it is copied")
+        running.wait_for(
+            lambda: "; `shunter rollback`, given its name, ends it" in running.progress["held"], about="it is copied"
+        )
         told = small.shunter.run("stop", "--yes")
         assert "can't end now" in told.stdout, told.stdout + told.stderr
         assert "rolled back; it is instant" in small.shunter.run("rollback", "--yes").stdout

@@ -47,7 +47,8 @@ class OrderKind(Enum):
     """Moves of `partitions` stand still. None named: the kill switch: every move is paused, and nothing begins; without
     a cluster in the whole fleet."""
     RESUME = "resume"
-    """Moves of `partitions` go on. None named: the kill switch is lifted; moves that were paused by name stay paused."""
+    """Moves of `partitions` go on. None named: the kill switch is lifted, and moves paused by name
+    stay paused; without a kill switch those go on."""
     LIMIT = "limit"
     """Change the throttle of moves under way (`bytes_per_s`), or how many copies may run at a time; 0: no limit."""
     INTEND = "intend"
@@ -397,6 +398,7 @@ NOTIFIED = (
     "cluster-unreachable",
     "cluster-back",
     "not-driven",
+    "driven-again",
     "policy-refused",
     "token-expires",
     "notification-failed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shunter.app.service.known import UNSURE_MS, Known
+from shunter.drivers.journal.journals import JournalFenced
 
 THEM = "process 7 on other (lease x)"
 FAILED = "making topic __shunter_journal: the connection failed"
@@ -36,3 +37,21 @@ def test_a_driver_that_lost_its_claim_asks_who_has_it_before_it_says_that_nobody
     told, _since_ms = known.left(THEM, "", 8_000)
     assert told == f"{THEM} drives prod; this service stands by"
     assert known.undriven(100_000) == ""
+
+
+def test_whoever_is_fenced_knows_that_somebody_drives_and_an_alarm_is_taken_back() -> None:
+    """An SRE's find: "nothing can be carried out: another executor took it over", and no message that it was over."""
+    known = Known("prod", 0, "this service")
+    known.left("", "the claim is not confirmed", 1_000)
+    known.failed(JournalFenced("topic j: another executor took it over", retriable=False))
+    known.left("", "topic j: another executor took it over", UNSURE_MS + 1_001)
+    assert known.undriven(UNSURE_MS + 1_001) == "", "who drives is asked next"
+    known.left(THEM, "", UNSURE_MS + 3_000)
+    assert known.driver_kind == "driver"
+    known.left("", FAILED, 100_000)
+    known.left("", FAILED, 100_000 + UNSURE_MS)
+    assert known.undriven(100_000 + UNSURE_MS) != ""
+    known.driven("", 200_000)
+    assert known.driver_kind == "driven-again"
+    known.left(THEM, "", 300_000)
+    assert known.driver_kind == "driver"

@@ -423,3 +423,20 @@ def test_programs_are_told_the_same(tmp_path: Path) -> None:
 def test_an_empty_plan_says_that_there_is_nothing_to_compare(tmp_path: Path) -> None:
     done = verified(tmp_path, [])
     assert (done.exit_code, done.stderr) == (ExitCode.DONE, "the plan names no partition: nothing to compare\n")
+
+
+def test_on_another_host_than_the_drivers_status_says_what_it_does_not_know(
+    undriven: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An SRE's find: on the former driver's host `status` named a `resume` that the service refuses, and no reason why."""
+    load = status.load_journal
+
+    def driven(place: JournalPlace) -> tuple[Any, ...]:
+        entries, state, _holder, standing = load(place)
+        state.moves[TopicPartition("t", 0)].paused = True
+        return entries, state, LeaseHolder("one", "elsewhere", 7, 0, "https://elsewhere:1"), standing
+
+    monkeypatch.setattr(status, "load_journal", driven)
+    done = said("status", "--offline", "--journal", str(undriven))
+    assert "rates, the end and what moves wait for are known to that driver alone" in done.stderr
+    assert "paused until `shunter resume --service SERVICE`" in done.stdout

@@ -89,7 +89,7 @@ def test_it_tells_the_reason_in_place_of_an_end_and_what_is_owed() -> None:
     assert view.held.startswith("no end: 1 stuck: it can't end without broker 5, which is down and part of its target")
     assert view.owed == "broker 9", "what a move needs is not owed yet"
     (row,) = view.moves
-    assert row.stuck.endswith("`shunter rollback` or `shunter stop` ends it")
+    assert row.stuck.endswith("`shunter rollback` or `shunter stop`, given its name, ends it")
 
 
 def test_another_process_reads_the_same() -> None:

@@ -20,6 +20,7 @@ from shunter.app.executor.session import (
 )
 from shunter.app.executor.throttles import rates_of_others
 from shunter.app.executor.under_way import list_under_way, look_at
+from shunter.app.executor.ways_out import ways_out
 from shunter.core.executor.estimates.rates import Meter
 from shunter.core.executor.foresight.stuck import is_over
 from shunter.core.executor.state import ExecutorState
@@ -47,6 +48,9 @@ from shunter.views.execution import (
 if TYPE_CHECKING:
     from shunter.drivers.admin.cluster import KafkaPythonAdmin
 
+ELSEWHERE = "rates, the end and what moves wait for are known to that driver alone: `shunter status` on its host, with its state folder, shows them; orders to a service take --service"
+"""Said where the journal, in a topic, is driven from another host."""
+
 
 @dataclass(frozen=True, slots=True)
 class Status:
@@ -72,7 +76,7 @@ class Status:
     others: tuple[MoveRow, ...] = ()
     """What the cluster moves beside the journal's moves."""
     untold: tuple[str, ...] = ()
-    """Sentences about brokers that do not tell what they copy between their log dirs."""
+    """Sentences about what is not known here: brokers that do not tell their copies, a driver that measures elsewhere."""
     throttles: tuple[str, ...] = ()
     """Throttles of others at brokers, a sentence for each."""
     partitions: Mapping[str, Collection[int]] | None = None
@@ -119,7 +123,8 @@ async def read_status(target: Target, *, check: bool, topics: Collection[str] = 
         others = tuple(row for row in listed.rows() if row.partition not in opened)
         seen = (await admin.observe_topics(sorted(topics))).topics if topics else {}
         partitions = {name: topic.partitions.keys() for name, topic in seen.items() if topic is not None}
-        found = replace(found, others=others, untold=tuple(listed.untold()), partitions=partitions)
+        untold = (*found.untold, *listed.untold())
+        found = replace(found, others=others, untold=untold, partitions=partitions)
         return replace(found, quorum=await quorum_trouble(admin))
     finally:
         if admin is not None:
@@ -141,7 +146,7 @@ async def _of_journal(target: Target, place: JournalPlace, admin: KafkaPythonAdm
     claimant = await claimed_by(target, place) if admin is not None and holder is None else ""
     throttles = await rates_of_others(admin, state, claimant) if admin is not None else ()
     live = read_view(place, holder) if holder is not None else None
-    meter, differences = Meter(), tuple[str, ...]()
+    meter, differences, untold = Meter(), tuple[str, ...](), tuple[str, ...]()
     if admin is not None and state.running:
         involved = {move.tp: {*move.current, *move.goal, *move.copying} for move in state.open_moves()}
         await look_at(admin, state.cluster, dict.fromkeys(involved, ()) if live is not None else involved)
@@ -153,9 +158,12 @@ async def _of_journal(target: Target, place: JournalPlace, admin: KafkaPythonAdm
         view = ended_since(as_its_driver_sees_it(view, live), state)
     elif holder is None and view.running:
         view = undriven(view)
+    elif holder is not None and holder.takes_orders and view.running:
+        untold = (ELSEWHERE,)
+        view = ways_out(target).view(view) if holder.address else view
     owed = state.owed()
     debts = told_way_out(owed, driven=holder is not None, live=await _up(admin, live, state)) if owed else ""
-    return Status(place, view, holder, standing, differences, claimant, debts, throttles=throttles)
+    return Status(place, view, holder, standing, differences, claimant, debts, untold=untold, throttles=throttles)
 
 
 async def _up(admin: KafkaPythonAdmin | None, live: ExecutionView | None, state: ExecutorState) -> set[BrokerId] | None:

@@ -467,7 +467,8 @@ class ClusterKeeper(ClusterWords):
                 await self.pause_what_moves(self.switch)
             async with self.lock:
                 await self.reconcile()
-            await self.note(self.event("driver", self.known.driven(self.former, self.parts.clock.now_ms())))
+            drives = self.known.driven(self.former, self.parts.clock.now_ms())
+            await self.note(self.event(self.known.driver_kind, drives))
             self.show_moves()
             self.hurry()
             await asyncio.wait({running, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -507,7 +508,7 @@ class ClusterKeeper(ClusterWords):
         told, since_ms = self.known.left(holder, why, now_ms)
         if since_ms is not None:
             self.hurry()  # What it saw while it drove is not to be shown as of now.
-        drove = self._told("driver" if since_ms is None else "driver-lost", told, since_ms)
+        drove = self._told(self.known.driver_kind if since_ms is None else "driver-lost", told, since_ms)
         lost = await self.drop_unsent() if holder else ""
         unsent = "pause-not-sent" if self.lost_pause else "resume-not-sent"
         await self.note(*drove, *self._told(unsent, lost), *self._told("not-driven", self.known.undriven(now_ms)))

@@ -12,6 +12,7 @@ from shunter.core.keeper.situation import LIFTS_IT, OBSERVED, situation, stand_t
 from shunter.core.keeper.words import hold_of
 from shunter.core.wording import told_ms
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
+from shunter.drivers.journal.journals import JournalFenced
 from shunter.errors import ShunterError
 from shunter.model.execution import Command, CommandKind, ExecutionOptions
 from shunter.model.service import IntentKind, OrderKind, StoreBatch
@@ -66,6 +67,8 @@ class Known:
     """Since when it is not known who drives; None: it is known."""
     told_undriven: bool = False
     """People were told that."""
+    driver_kind: str = "driver"
+    """The kind of the event that says who drives the cluster."""
     reach: Reach = Reach.UNSEEN
     reach_why: str = ""
     silent_since_ms: int = 0
@@ -94,7 +97,7 @@ class Known:
         """Note that this service drives the cluster; returns that in a sentence. `former`: who drove it before."""
         self.held_by, self.idle_why, self.drives_since_ms = "", "", now_ms
         self.unanswered = self.doubted = False
-        self.undriven_ms, self.told_undriven = None, False
+        self._known_who_drives()
         return f"{self.me} drives {self.name}" + (f"; before, {former} did" if former else "")
 
     def left(self, holder: str, why: str, now_ms: int) -> tuple[str, int | None]:
@@ -103,7 +106,7 @@ class Known:
         Returns what is new about who drives, in a sentence, and since when this service drove until now.
         """
         if holder or not why:
-            self.undriven_ms, self.told_undriven = None, False
+            self._known_who_drives()
             self.held_at_ms = now_ms
         elif self.undriven_ms is None:
             self.undriven_ms = now_ms
@@ -117,6 +120,10 @@ class Known:
                 since_ms,
             )
         return (f"{holder} drives {self.name}; {self.me} stands by" if holder not in ("", before) else ""), None
+
+    def _known_who_drives(self) -> None:
+        self.driver_kind = "driven-again" if self.told_undriven else "driver"
+        self.undriven_ms, self.told_undriven = None, False
 
     def undriven(self, now_ms: int) -> str:
         """Why nobody has driven the cluster for a while, as far as is known, once; "": it is not so, or was told."""
@@ -157,6 +164,8 @@ class Known:
 
     def failed(self, error: ShunterError) -> bool:
         """Note that an attempt to drive the cluster failed; returns whether an outage, or its end, is news by that."""
+        if isinstance(error, JournalFenced):
+            self.undriven_ms = None  # Somebody has just begun to drive it. The next attempt tells who.
         before, self.unanswered = self.unanswered, isinstance(error, NoBrokerAnswers)
         return self.unanswered is not before
 

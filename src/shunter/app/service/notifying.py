@@ -34,6 +34,7 @@ FAILED, SENT_AGAIN = "notification-failed", "notification-sent-again"
 URGENT = (
     "cluster-unreachable",
     "cluster-back",
+    "driven-again",
     "not-driven",
     "pause-all",
     "pause-not-sent",

@@ -160,7 +160,8 @@ def events(service: ServiceClient, cluster: str, most: int, *, output: str) -> N
 def _told_event(row: Any) -> str:
     at = datetime.fromtimestamp((row["until_ms"] or row["at_ms"]) / 1000, UTC)
     cause = f" ({row['cause']})" if row["cause"] else ""
-    return f"{at:%Y-%m-%d %H:%M:%S}Z {row['cluster'] or 'fleet'} {row['kind']}: {row['text']}{cause}"
+    about = f" {row['subject']}" if row["subject"] and row["subject"] not in row["text"] else ""
+    return f"{at:%Y-%m-%d %H:%M:%S}Z {row['cluster'] or 'fleet'} {row['kind']}{about}: {row['text']}{cause}"
 
 
 COMMANDS = (status, proposals, events)

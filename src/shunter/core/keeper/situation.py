@@ -220,6 +220,8 @@ def _unclaimed(since_ms: int) -> str:
 def _since_lost(facts: ClusterFacts) -> str:
     """What became of a pause that never reached the cluster, and what can be done."""
     seen = "`shunter resume --service SERVICE` here takes this message away"
+    if facts.role is ServiceRole.STANDBY and facts.unclaimed_since_ms is not None:
+        return f", and another service drove it: give it to whoever drives it now; {seen}"
     if facts.role is ServiceRole.STANDBY:
         return f", and another service drives it: give it there; {seen}"
     return f", so it is not in force: pause again, or {seen}"

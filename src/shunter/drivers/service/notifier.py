@@ -26,7 +26,7 @@ MOST_VARIABLE = 30_000
 """Characters of one environment variable, of at most four bytes each."""
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
 """Characters that a URL's path and query may contain; all others are percent-encoded."""
-_OVER = ("condition-over", "cluster-back", "resume-all", "proposal-done", *INFORMED)
+_OVER = ("condition-over", "cluster-back", "driven-again", "resume-all", "proposal-done", *INFORMED)
 """Kinds of events that end a condition, or are no alarm: Alertmanager resolves the alert."""
 _CONDITIONS = ("condition", "condition-over")
 """Kinds of events that are told together by their condition, whatever brokers they are about."""
@@ -126,7 +126,12 @@ def _line(events: Sequence[HistoryEvent], *, timed: bool) -> str:
 
 def _about(event: HistoryEvent) -> str:
     """Return the kind of the event that this event ends, so that both have the same labels."""
-    begins = {"condition-over": "condition", "cluster-back": "cluster-unreachable", "resume-all": "pause-all"}
+    begins = {
+        "condition-over": "condition",
+        "cluster-back": "cluster-unreachable",
+        "driven-again": "not-driven",
+        "resume-all": "pause-all",
+    }
     return begins.get(event.kind, event.kind)
 
 

@@ -613,7 +613,7 @@ class TestUnwantedCopies:
         rig.settle(rounds=30)
         (row,) = view_execution(rig.core.state, rig.core.meter, None, rig.now_ms).moves
         told = "it can't end without broker 2, which is down and may still copy it to another log dir"
-        assert row.stuck == f"{told}; `shunter stop --leave` ends it as it is"
+        assert row.stuck == f"{told}; `shunter stop --leave`, given its name, ends it as it is"
         rig.command(CommandKind.LEAVE)
         rig.settle(rounds=400)
         assert rig.outcomes() == {T0: Outcome.LEFT}

@@ -287,7 +287,7 @@ def test_a_move_whose_next_step_names_a_cordoned_broker_waits_and_goes_on(looked
         "waits: broker 4 is cordoned, and Kafka takes no target that names such a broker",
     )
     why = "it can't end while broker 4 has its log dirs cordoned: Kafka takes no target that names it"
-    assert stuck_row(rig) == f"{why}; {LIFTS_4}; `shunter rollback` or `shunter stop` ends it"
+    assert stuck_row(rig) == f"{why}; {LIFTS_4}; `shunter rollback` or `shunter stop`, given its name, ends it"
     held = when_it_ends(rig.core.state, Meter(), rig.now_ms, {}).held
     assert held == f"no end: 1 stuck: {stuck_row(rig)}"
     assert rig.finish is None
@@ -389,7 +389,9 @@ def test_a_forward_move_that_an_own_cordon_holds_names_undrain() -> None:
     rig.submit(("u", 0, (6, 5)), options=ExecutionOptions(cordons=((4, "*"),)))
     rig.settle(rounds=300)
     rows = {row.partition: row.stuck for row in view_execution(rig.core.state, Meter(), None, rig.now_ms).moves}
-    assert "; `shunter undrain 4` lifts that; `shunter rollback` or `shunter stop` ends it" in rows["t-0"]
+    assert (
+        "; `shunter undrain 4` lifts that; `shunter rollback` or `shunter stop`, given its name, ends it" in rows["t-0"]
+    )
     assert refused(rig) == 0
     rig.command(CommandKind.UNCORDON, brokers=(4,))
     rig.settle()

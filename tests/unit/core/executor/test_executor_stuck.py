@@ -55,7 +55,7 @@ def test_relaxing_promises_nothing_that_a_dead_broker_of_the_target_prevents() -
     rig.settle(catching_up=False, rounds=40)
     answer = told(rig, rig.command(CommandKind.RELAX))
     assert "1 of them can't end now: t-0: it can't end without broker 6, which is down and part of its target" in answer
-    assert "`shunter rollback` or `shunter stop` ends it" in answer
+    assert "`shunter rollback` or `shunter stop`, given its name, ends it" in answer
     assert "broker 6" in stuck_row(rig)
 
 
@@ -301,9 +301,9 @@ def test_a_copy_beside_a_dead_replica_is_stuck_only_once_the_controller_shows_th
 
 
 def test_only_orders_that_end_a_stuck_move_are_named_and_they_do_end_it() -> None:
-    """An outsider's find: "`shunter rollback` or `shunter stop` ends it", and the stop never ended."""
+    """An outsider's find: "`shunter rollback` or `shunter stop`, given its name, ends it", and the stop never ended."""
     rig = beside_a_dead_one()
-    assert stuck_row(rig).endswith("; `shunter rollback` ends it")
+    assert stuck_row(rig).endswith("; `shunter rollback`, given its name, ends it")
     answer = told(rig, rig.command(CommandKind.ROLL_BACK))
     assert answer == "1 move is rolled back; it is instant"
     rig.settle(catching_up=False)
@@ -315,7 +315,7 @@ def test_a_stop_that_keeps_what_is_in_sync_waits_for_the_dead_broker_and_by_forc
     rig = beside_a_dead_one()
     answer = told(rig, rig.command(CommandKind.STOP))
     assert "1 of them can't end now: t-0: it can't end without broker 1, which is down" in answer
-    assert answer.endswith("`shunter rollback` ends it")
+    assert answer.endswith("`shunter rollback`, given its name, ends it")
     rig.settle(catching_up=False, rounds=40)
     assert rig.outcomes() == {T0: None}
     assert "can't end" not in told(rig, rig.command(CommandKind.STOP, force=True))
@@ -332,7 +332,10 @@ def test_below_min_isr_a_move_is_cancelled_by_force_alone_and_that_is_said(kind:
     plain = told(rig, rig.command(kind))
     assert "can't end" in plain
     assert "instant" not in plain
-    assert "`shunter rollback --force` or `shunter stop --force` ends it, although fewer replicas" in plain
+    assert (
+        "`shunter rollback --force` or `shunter stop --force`, given its name, ends it, although fewer replicas"
+        in plain
+    )
     rig.settle(catching_up=False, rounds=40)
     assert rig.outcomes() == {T0: None}
     forced = told(rig, rig.command(kind, force=True))
@@ -562,7 +565,7 @@ def test_a_copy_from_a_dead_broker_names_it_and_what_is_left_in_the_cluster() ->
     rig.settle(catching_up=False, rounds=40)
     assert stuck_row(rig) == (
         "it can't end without broker 5, which is down: no live broker has all records; start broker 5, which"
-        " has its data; `shunter stop --leave` gives it up, and leaves a reassignment in the cluster that can't end until"
+        " has its data; `shunter stop --leave`, given its name, gives it up, and leaves a reassignment in the cluster that can't end until"
         " then"
     )
     left = decide_command(rig.core.state, Command(CommandKind.LEAVE)).text
@@ -623,7 +626,7 @@ def test_where_one_of_several_replicas_has_all_records_not_all_of_them_are_asked
         assert why.endswith("no live broker has all records")
         out = way_out(state, turned)
         assert "start broker 1 or start broker 3 or mend the log dir of broker 5" in out
-        assert "as `shunter doctor` tells; `shunter stop --leave` gives it up" in out
+        assert "as `shunter doctor` tells; `shunter stop --leave`, given its name, gives it up" in out
         assert out.endswith("that can't end until then")
 
 
@@ -699,7 +702,7 @@ def test_what_an_end_by_force_costs_is_told_as_it_is(least: int, cost: str) -> N
     move.step = CurrentStep(1, (6, 2, 4), (6, 2, 4, 3), "", cancels=False, begun_at_ms=0, accepted=True)
     state.moves[T0], state.cluster.ongoing[T0] = move, OngoingReassignment((6, 2, 4, 3), (3,), ())
     out = way_out(state, turned_to(move, Direction.STOP))
-    assert "--force` ends it" in out
+    assert "--force`, given its name, ends it" in out
     assert cost in out
 
 

@@ -297,7 +297,9 @@ class TestWhatIsTold:
         assert "by itself once" not in situation(held).doing, "a hold keeps it back"
 
     def test_moves_that_are_stuck_are_told_with_their_reason(self) -> None:
-        stuck = OpenExecution(23, stuck=23, why_stuck="t-0: it can't end without broker 5; `shunter rollback` ends it")
+        stuck = OpenExecution(
+            23, stuck=23, why_stuck="t-0: it can't end without broker 5; `shunter rollback`, given its name, ends it"
+        )
         assert "23 moves can't end now: t-0: it can't end without broker 5" in told(
             situation(replace(LAB, execution=stuck))
         )
