@@ -30,6 +30,7 @@ def told(running: Running, kind: str) -> bool:
     return any(line.get("kind") == kind for line in list(running.lines))
 
 
+@pytest.mark.long
 def test_moves_go_on_without_the_topic_of_groups_and_the_claim_is_made_once_it_answers(
     three: KRaftCluster, tmp_path: Path
 ) -> None:

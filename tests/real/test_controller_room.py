@@ -147,6 +147,7 @@ def test_an_idle_python_client_comes_back_quietly(narrow, metrics_port, caplog):
             wait_idle_closed(metrics_port)
         assert admin.describe_cluster()["controller_id"] == 1000
         admin.close()
-    # kafka-python logs every connection that the other side closes, of Apache's brokers too, and goes on.
+    # kafka-python logs every connection that the other side closes, of Apache's brokers too, with what it then cancels, and
+    # goes on.
     told = [record.getMessage() for record in caplog.records if record.name.startswith("kafka")]
-    assert [line for line in told if "disconnected" not in line] == []
+    assert [line for line in told if "disconnected" not in line and "Cancelled" not in line] == []

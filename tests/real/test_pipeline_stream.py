@@ -75,6 +75,7 @@ def rows_of(folder: Path, verdict: str) -> list[dict]:
     return [row for row in rows if row["ingest_id"] in alive and row["verdict"] == verdict]
 
 
+@pytest.mark.long
 def test_killed_in_the_middle_each_sample_is_there_once(work_dir: Path) -> None:
     with KRaftCluster(work_dir / "kraft") as cluster:
         admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)

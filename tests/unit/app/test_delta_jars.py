@@ -14,7 +14,7 @@ from shunter.errors import DriverError, SettingsError
 def test_each_spark_has_its_own_jar_and_one_without_is_named():
     assert coordinates("4.2.0") == f"io.delta:delta-spark_4.2_2.13:{DELTA_VERSION}"
     with pytest.raises(
-        DriverError, match=r"pyspark 4\.3\.0: Delta Lake .* has no jar for it, but for Spark 4\.0, 4\.1, 4\.2"
+        DriverError, match=r"pyspark 4\.3\.0: Delta Lake .* has no jar for it, but for Spark 4\.1, 4\.2"
     ):
         coordinates("4.3.0")
 
