@@ -78,8 +78,8 @@ def resume(target: Target, wanted: Wanted, *, yes: bool, as_json: bool) -> None:
     """Let paused moves go on; after a crash, go on from the executor's journal.
 
     With partitions, topics or a plan, only these moves go on; other paused moves stay paused. Without them a service
-    lifts its kill switch, of --cluster or of the whole fleet; moves that were paused by name stay paused.
-    Without a kill switch those go on.
+    lifts its kill switch, of --cluster or of the whole fleet, and moves that were paused by name stay paused; without a
+    kill switch those go on.
 
     \b
     Examples:

@@ -213,12 +213,8 @@ def _empty(broker: BrokerId, shelves: list[_Shelf], paths: Collection[str], made
             fitting = [shelf for shelf in others if shelf.free >= replica.size_bytes]
             if not fitting or not made.allows(replica):
                 what = f"{replica.topic}-{replica.partition} stays in {here.disk.path} of broker {broker}"
-                made.undone.append(
-                    (
-                        what,
-                        SPENT if fitting else "no other log dir has room for it less the headroom (headroom-percent)",
-                    )
-                )
+                full = "no other log dir has room for it less the headroom (headroom-percent)"
+                made.undone.append((what, SPENT if fitting else full))
                 continue
             there = min(fitting, key=lambda shelf: ((shelf.load + replica.size_bytes) / shelf.weight, shelf.disk.path))
             made.move(broker, replica, here, there)
