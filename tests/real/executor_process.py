@@ -163,6 +163,19 @@ class Cluster:
     def in_sync(self, topic: str) -> bool:
         return all(set(part["isr_nodes"]) == set(part["replica_nodes"]) for part in self.partitions(topic).values())
 
+    def listed(self, broker: int, log_dir: Path, topic: str) -> set[int]:
+        """Partitions of a topic that a broker says it has in one of its log dirs."""
+        told = self._asked(
+            lambda: self.admin.describe_log_dirs({topic: list(self.partitions(topic))}, brokers=[broker])
+        )
+        return {
+            int(part["partition_index"])
+            for each in told[0]["log_dirs"]
+            if each["log_dir"] == str(log_dir)
+            for found in each["topics"]
+            for part in found["partitions"]
+        }
+
     def live(self) -> set[int]:
         """Registered brokers that are not fenced."""
         return set(live_brokers(self._asked(self.admin.describe_cluster)))

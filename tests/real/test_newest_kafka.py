@@ -84,6 +84,8 @@ def test_a_broker_that_hangs_costs_seconds_and_is_named(newest: KRaftCluster, tm
             f"broker {frozen} is fenced",
         )
         assert silent in told or fenced in told, told
+        # Under load another node may lead by now, and then nobody tells the quorum in a hurry.
+        leads = leads or f"node {leader[1]} leads" not in told
         planned = shunter.look("plan")
         if leads and planned.returncode:
             assert planned.returncode == ExitCode.CLUSTER
@@ -216,8 +218,9 @@ def test_a_replica_that_a_failed_log_dir_held_is_not_taken_back_and_that_is_said
             cluster.make("held", dict.fromkeys(range(4), (1, 2)))
             wait_until(lambda: cluster.in_sync("held"), what="all are in sync", timeout_s=60)
             failed = tmp_path / "node-2" / "other"
-            wait_until(lambda: bool(list(failed.glob("held-*[0-9]"))), what="a log in that log dir", timeout_s=30)
-            number = min(int(path.name.rpartition("-")[2]) for path in failed.glob("held-*[0-9]"))
+            # By the broker's own answer: a log that it still makes when its log dir goes, it makes again in another one.
+            wait_until(lambda: bool(cluster.listed(2, failed, "held")), what="a log in that log dir", timeout_s=30)
+            number = min(cluster.listed(2, failed, "held"))
             failed.rename(
                 tmp_path / "was-other"
             )  # At once: the broker writes there while files are removed one by one.
