@@ -275,7 +275,8 @@ def _seen(seen: ClusterObservation, when: str) -> Iterator[tuple[ClusterSeverity
 def _of_the_service(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
     if facts.role is ServiceRole.IDLE and facts.idle_why and facts.reach is not Reach.SILENT:
         yield ClusterSeverity.WARNING, f"not driven by this service: {facts.idle_why}"
-    if facts.words_why and facts.reach is not Reach.SILENT:
+    unread = facts.role is ServiceRole.DRIVES and not facts.words.known
+    if (facts.words_why or unread) and facts.reach is not Reach.SILENT:
         yield _of_words(facts)
     paused = facts.paused
     if paused is not None:
@@ -313,8 +314,8 @@ def _of_words(facts: ClusterFacts) -> tuple[ClusterSeverity, str]:
         # This may be so for ever, and then nothing is wrong with the cluster.
         told = f"{words} live on this host alone, and no other service has them: {facts.words_why}"
         return ClusterSeverity.NOTE, told
-    told = f"{words} are not known, so this service only observes and begins nothing: {facts.words_why}"
-    return ClusterSeverity.WARNING, told
+    told = f"{words} are not known, so this service only observes and begins nothing: {_why_unread(facts)}"
+    return ClusterSeverity.WARNING if facts.words_why else ClusterSeverity.NOTE, told
 
 
 def _of_moves(facts: ClusterFacts) -> Iterator[tuple[ClusterSeverity, str]]:
@@ -358,7 +359,8 @@ def _doing(facts: ClusterFacts) -> str:
         theirs = f"; {opened} of the journal open when last observed" if opened else ""
         return f"{_stands_by(facts)}{theirs}; this service takes over once that process has ended"
     if facts.role is ServiceRole.OBSERVES:
-        return f"{OBSERVED}; {opened} of the journal open when last observed" if opened else OBSERVED
+        told = f"{OBSERVED}, and does not ask who drives or paused the cluster"
+        return f"{told}; {opened} of the journal open when last observed" if opened else told
     # The headline says why the cluster does not answer.
     silent = facts.reach is Reach.SILENT and facts.idle_why == facts.reach_why
     told = f"this service does not drive the cluster{', which does not answer' if silent else f': {facts.idle_why or STARTS}'}"

@@ -219,6 +219,12 @@ class TestEveryCombination:
                 for kind in (OrderKind.INTEND, OrderKind.APPROVE, OrderKind.WITHDRAW):
                     assert why_refused(kind, facts) is not None
 
+    def test_words_that_are_just_being_read_are_told_before_an_order_is_refused_for_it(self) -> None:
+        """An SRE's find: `intend` was refused, and `serve status` did not say why."""
+        facts = replace(LAB, words=WordsPlace.UNREAD)
+        assert why_refused(OrderKind.INTEND, facts) is not None
+        assert "approvals are not known" in situation(facts).headline
+
     def test_no_advice_names_a_flag(self) -> None:
         for _facts, stands in ALL:
             assert "--" not in told(stands).replace("--service SERVICE", "")
