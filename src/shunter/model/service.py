@@ -380,6 +380,7 @@ class NotifierKind(Enum):
     SLACK = "slack"
     ALERTMANAGER = "alertmanager"
     COMMAND = "command"
+    APPRISE = "apprise"
 
 
 UNANSWERED = "order-unanswered"

@@ -175,7 +175,7 @@ def test_the_wheel_without_extras_has_neither_spark_nor_a_web_server() -> None:
     }
     named = ",".join(
         sorted(
-            set(project["optional-dependencies"]) - {"all", "connect", "msk"},
+            set(project["optional-dependencies"]) - {"all", "apprise", "connect", "msk"},
             key=["controller", "service", "pipeline"].index,
         )
     )

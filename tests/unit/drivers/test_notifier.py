@@ -17,8 +17,8 @@ import pytest
 
 from shunter.app.service.notifying import MOST_WAITING, Notifications
 from shunter.drivers.host.http_client import HttpRequest, ask_http, is_http_url
-from shunter.drivers.service.notifier import message, notify
-from shunter.errors import DriverError, FormatError
+from shunter.drivers.service.notifier import by_apprise, message, notify
+from shunter.errors import DriverError, FormatError, SettingsError
 from shunter.model.service import HistoryEvent, Notifier, NotifierKind
 from shunter.views.service import NotifierFigures
 
@@ -217,6 +217,21 @@ def test_a_command_hears_of_an_event_of_any_length(tmp_path: Path) -> None:
     receiver = Notifier(NotifierKind.COMMAND, command=(sys.executable, "-c", code, str(tmp_path / "told")))
     notify(receiver, [replace(EVENT, text="\0" + "é" * 200_000)], 0)
     assert (tmp_path / "told").read_text().startswith("éé")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # A module of the standard library that one of its services uses.
+def test_apprise_sends_what_people_read(receiver: Receiver) -> None:
+    """By the real library, and its own kind of webhook."""
+    url = receiver.url.replace("http://", "json://")
+    notify(Notifier(NotifierKind.APPRISE, url), [EVENT], 2, "the service on h1")
+    assert receiver.got[0]["message"].startswith("[prod] broker 1 is dead")
+    assert "2 messages before this one were left out" in receiver.got[0]["message"]
+    receiver.status = 500
+    with pytest.raises(DriverError, match=r"json:: Apprise could not send it") as failed:
+        notify(Notifier(NotifierKind.APPRISE, url), [EVENT], 0)
+    assert failed.value.retriable
+    with pytest.raises(SettingsError, match=r"nosuch:…: Apprise reads no such URL"):
+        by_apprise("nosuch://token/planted")
 
 
 def test_a_command_hears_of_it(tmp_path: Path) -> None:

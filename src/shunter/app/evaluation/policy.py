@@ -26,6 +26,7 @@ from shunter.app.targets import target_of
 from shunter.core.keeper.intents import contradiction, with_intents
 from shunter.drivers.host.http_client import is_open_to_others
 from shunter.drivers.service.controller_status import ControllersPlace
+from shunter.drivers.service.notifier import by_apprise
 from shunter.errors import FormatError, SettingsError
 from shunter.formats.text_files import text_of
 from shunter.model.execution import ExecutionOptions
@@ -145,6 +146,11 @@ def _notifier(path: Path, form: NotifierForm) -> Notifier:
         raise SettingsError(
             f"{path}: [[notify]] secret-file = {str(secret)!r}: the file is empty: write a secret into it"
         )
+    if form.kind == NotifierKind.APPRISE.value:
+        try:
+            by_apprise(form.url or "")
+        except SettingsError as error:
+            raise SettingsError(f"{path}: [[notify]] {error}") from error
     told = (NotifierKind(form.kind), form.url or "", form.command or (), form.events, form.digest_minutes)
     return Notifier(*told, tuple(form.headers.items()), signed_by)
 

@@ -44,6 +44,7 @@ from shunter.app.evaluation.policy_values import (
     Text,
     Texts,
     Wrong,
+    http_url,
     listed,
     numbered,
     one_of,
@@ -360,7 +361,9 @@ class NotifierForm(Form):
     """A receiver of notifications."""
 
     kind: Kind = Field(description="The kind of receiver.")
-    url: Address | None = Field(default=None, description="Where messages are posted.")
+    url: Text | None = Field(
+        default=None, description="Where messages are posted; for kind = apprise, a URL as Apprise reads it."
+    )
     command: Texts | None = Field(default=None, description="A program and its arguments, for kind = command.")
     events: Annotated[tuple[Event, ...], BeforeValidator(listed)] = Field(
         default=NOTIFIED, description="The events to send."
@@ -390,8 +393,14 @@ class NotifierForm(Form):
             raise Wrong(f": {self.kind} needs {wanted}, and can't have {other}")
         if self.command is not None and not self.command:
             raise Wrong(" = []: a program is wanted, and its arguments", "command")
+        posted = self.command is None and self.kind != NotifierKind.APPRISE.value
+        if posted:
+            try:
+                http_url(self.url)
+            except Wrong as wrong:
+                raise Wrong(wrong.tail, "url") from wrong
         for key in ("headers", "secret_file"):
-            if self.command is not None and key in self.model_fields_set:
+            if not posted and key in self.model_fields_set:
                 raise Wrong(" is for messages that are posted: leave it out", key.replace("_", "-"))
         for name, value in self.headers.items():
             if not re.fullmatch(r"[A-Za-z0-9-]+", name) or not re.fullmatch(r"[\x20-\x7e]+", value):

@@ -106,7 +106,8 @@ def _window(value: Any) -> Window:
         raise Wrong(f": {error}") from None
 
 
-def _url(value: Any) -> str:
+def http_url(value: Any) -> str:
+    """An address of HTTP."""
     url = _text(value)
     parts = _parts(url)
     if parts is None or re.search(r"\s", url):
@@ -203,7 +204,7 @@ KeptWindow = Annotated[
 
 
 def _issuer(value: Any) -> str:
-    url = str(_url(value))
+    url = http_url(value)
     if is_open_to_others(url):
         raise Wrong(f" = {value!r}: what an issuer says must not be changed on the way: https:// is wanted")
     return url
@@ -226,7 +227,7 @@ def _header(value: Any) -> str:
 
 
 _ROLES = tuple(each.value for each in AccessRole)
-Address = Annotated[str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
+Address = Annotated[str, BeforeValidator(http_url), WithJsonSchema({"type": "string", "pattern": "^https?://"})]
 Controller = Annotated[
     str, BeforeValidator(_metrics_address), WithJsonSchema({"type": "string", "pattern": "^https?://"})
 ]

@@ -1,4 +1,4 @@
-"""Sends a notification to a receiver: a webhook, Slack, Alertmanager, or an operator's command. Blocks for seconds."""
+"""Sends a notification: to a webhook, Slack, Alertmanager, an operator's command, or by Apprise. Blocks for seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import orjson
 
 from shunter.core.wording import named
 from shunter.drivers.host.http_client import HttpRequest, ask_http
-from shunter.errors import DriverError
+from shunter.errors import DriverError, SettingsError
 from shunter.model.service import INFORMED, HistoryEvent, Notifier, NotifierKind
 
 WITHIN_S = 10.0
@@ -47,14 +47,37 @@ def notify(receiver: Notifier, events: Sequence[HistoryEvent], left_out: int, se
     """
     if receiver.kind is NotifierKind.COMMAND:
         _run(receiver, events, left_out, sender)
+    elif receiver.kind is NotifierKind.APPRISE:
+        if not by_apprise(receiver.url).notify(body=_told(events, left_out, sender), title="Shunter"):
+            raise DriverError(f"{place_of(receiver)}: Apprise could not send it", retriable=True)
     else:
         _post(receiver, message(receiver.kind, events, left_out, sender))
+
+
+def by_apprise(url: str) -> Any:
+    """Apprise's client for one URL.
+
+    Raises:
+        SettingsError: Apprise is not installed, or knows no such service.
+    """
+    try:
+        import apprise  # noqa: PLC0415  an extra
+    except ModuleNotFoundError as missing:
+        raise SettingsError("kind = \"apprise\" needs Apprise: pip install 'shunter[apprise]'") from missing
+    client = apprise.Apprise()
+    if not client.add(url):
+        raise SettingsError(
+            f"url = {url.partition(':')[0]}:…: Apprise reads no such URL (https://appriseit.com/services)"
+        )
+    return client
 
 
 def place_of(receiver: Notifier) -> str:
     """Where a receiver is, without what may be secret: the parts of a URL before and after the host."""
     if receiver.kind is NotifierKind.COMMAND:
         return receiver.command[0]
+    if receiver.kind is NotifierKind.APPRISE:
+        return f"{receiver.url.partition(':')[0]}:"  # Of many services the rest is a token.
     parts = urlsplit(receiver.url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
