@@ -21,7 +21,7 @@ LONGEST_FUNCTION = 70
 LONGEST_FILE = 600
 MOST_MODULES = 22
 ROOMS_WITH_A_CLOCK = {"drivers", "app"}
-ROOMS_OF_THE_LAB_WITH_A_CLOCK = {"demo", "soak", "testbed"}
+ROOMS_OF_THE_LAB_WITH_A_CLOCK = {"demo", "faults", "soak", "testbed"}
 WALL_CLOCK_CALLS = {("datetime", "now"), ("datetime", "utcnow"), ("date", "today"), ("time", "time")}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "manager", "base", "misc"}
 BOTH_MACHINES = {"Envelope", "Ready", "TimePassed"}
@@ -197,7 +197,7 @@ def test_every_module_has_lazy_annotations() -> None:
 
 ROOMS = sorted(path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists())
 FOLDERS = {room: PACKAGE / room for room in ROOMS} | {
-    room: LAB / room for room in ("demo", "simulation", "soak", "testbed")
+    room: LAB / room for room in ("demo", "faults", "simulation", "soak", "testbed")
 }
 
 

@@ -42,6 +42,15 @@ class ExecutorProcess:
         if self._process is not None:
             self._process.kill()
 
+    @property
+    def process(self) -> ManagedProcess:
+        """The process of the last start.
+
+        Raises:
+            DriverError: no process was started.
+        """
+        return self._running()
+
     def look(self) -> dict[str, Any] | None:
         """The latest view of the execution; None before the process has written its first.
 

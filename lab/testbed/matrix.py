@@ -190,13 +190,13 @@ def main(arguments: Sequence[str]) -> int:
                     continue
                 outcomes.append(outcome)
                 page = PAGE.read_text()
-                cells = read(table, page) | {(feature.name, version): outcome, (RUN_AT, version): _now()}
+                cells = read(table, page) | {(feature.name, version): outcome, (RUN_AT, version): now()}
                 PAGE.write_text(written(table, page, cells))
                 sys.stderr.write(f"{table.title} {version}, {feature.name}: {outcome}\n")
     return int(FAILED in outcomes)
 
 
-def _now() -> str:
+def now() -> str:
     """The date and the commit."""
     git = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False

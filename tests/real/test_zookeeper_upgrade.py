@@ -11,12 +11,12 @@ from itertools import permutations
 
 import pytest
 from kazoo.client import KazooClient
-from live_transactions import LiveTransactions
 from test_controller_hand_over import IDS, follow, wait_deleted
 from test_max_broker_epoch import switch, two_passes
 from yard import HELD_BACK, Yard, plan_of
 
 from lab.demo.proof import Leftovers
+from lab.faults.transactions import LiveTransactions
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.waiting import wait_until
 from shunter.drivers.admin.blocking import BlockingAdmin

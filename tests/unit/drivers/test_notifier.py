@@ -219,7 +219,9 @@ def test_a_command_hears_of_an_event_of_any_length(tmp_path: Path) -> None:
     assert (tmp_path / "told").read_text().startswith("éé")
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # A module of the standard library that one of its services uses.
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # A module of the standard library that one of its services uses.
 def test_apprise_sends_what_people_read(receiver: Receiver) -> None:
     """By the real library, and its own kind of webhook."""
     url = receiver.url.replace("http://", "json://")

@@ -1,5 +1,7 @@
 """A transactional producer that writes until it is stopped, and a consumer that reads what it committed."""
 
+from __future__ import annotations
+
 import threading
 import time
 from collections.abc import Callable
