@@ -140,7 +140,7 @@ def _break(cluster: FaultedCluster, fault: Fault, verb: str) -> None:
     """Strike, give the order while it is broken, and mend."""
     fault.strike()
     with ThreadPoolExecutor(1) as threads:
-        ordered = threads.submit(cluster.order, verb) if verb else None
+        ordered = threads.submit(cluster.turn, verb) if verb else None
         Event().wait(fault.held_s)
         fault.mend()
         if ordered is not None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from lab.demo.account import ProvedOrNot
 from lab.demo.proof import Leftovers
-from lab.faults.faulted import BROKERS, PROPERTIES, RATE_BYTES_PER_S, Fault, FaultedCluster
+from lab.faults.faulted import BROKERS, COMMAND_WITHIN_S, PROPERTIES, RATE_BYTES_PER_S, Fault, FaultedCluster
 from lab.testbed.cluster import ZooKeeperCluster
 from lab.testbed.controller import ShunterController
+from lab.testbed.failures import PartFailed
 from lab.testbed.process import run_bounded
 from lab.testbed.server import Server
 from lab.testbed.waiting import wait_until
@@ -89,7 +90,9 @@ class ControlledCluster(FaultedCluster):
         """`shunter submit`, under a throttle."""
         wait_until(self._is_led, what="a controller leads", timeout_s=LEADS_WITHIN_S)
         self._throttle(RATE_BYTES_PER_S)
-        self.order("submit", str(plan))
+        done = run_bounded(self.shunter("submit", str(plan)), timeout_s=COMMAND_WITHIN_S)
+        if done.returncode != 0:
+            raise PartFailed(f"submit ended with status {done.returncode}: {done.stdout}{done.stderr}")
         wait_until(self.moving, what="moves are under way", timeout_s=BEGINS_WITHIN_S)
 
     def hurry(self) -> None:

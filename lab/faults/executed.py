@@ -68,8 +68,7 @@ class ExecutedCluster(FaultedCluster):
 
     def hurry(self) -> None:
         """Raise the throttle, if anything is left to be moved."""
-        if not self.is_over():
-            self.order("limit", "50M")
+        self.turn("limit", "50M")
 
     def command(self, verb: str) -> Sequence[str]:
         """The journal says which moves."""

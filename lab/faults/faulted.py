@@ -18,6 +18,7 @@ from kafka.errors import KafkaError
 from lab.demo.account import ProvedOrNot
 from lab.demo.cluster_proof import assignments_of
 from lab.demo.traffic import Traffic
+from lab.testbed.failures import PartFailed
 from lab.testbed.process import run_bounded
 from lab.testbed.server import Server
 from lab.testbed.waiting import wait_until
@@ -31,7 +32,7 @@ LEADER, ADDED = 1, 4
 PARTITIONS = 4
 RECORDS = 20
 """Of 60,000 bytes in each partition, before the moves begin."""
-RATE_BYTES_PER_S = 250_000
+RATE_BYTES_PER_S = 120_000
 # Kafka lets a whole fetch through now and then, however small the throttle is: smaller fetches make moves last.
 PROPERTIES = {"min.insync.replicas": 2, "replica.fetch.max.bytes": 2**16, "replica.fetch.response.max.bytes": 2**16}
 COMMAND_WITHIN_S = 90.0
@@ -148,8 +149,8 @@ class FaultedCluster(ABC):
         path.write_text(json.dumps({"version": 1, "partitions": moves}), encoding="utf-8")
         return path
 
-    def order(self, verb: str, *arguments: str) -> None:
-        """Give an order as from another shell, again and again until it is taken, as a person would.
+    def turn(self, verb: str, *arguments: str) -> None:
+        """Give an order as from another shell, again and again until it is taken or nothing moves any more.
 
         Raises:
             PartFailed: it was not taken in time.
@@ -159,10 +160,12 @@ class FaultedCluster(ABC):
         def taken() -> bool:
             asked = run_bounded(self.shunter(verb, *arguments), timeout_s=COMMAND_WITHIN_S)
             told[:] = [asked.stdout + asked.stderr]
-            # A partition that has just ended is not turned any more: then there is nothing to be done.
-            return asked.returncode == 0 or "nothing" in asked.stdout
+            return asked.returncode == 0 or self._is_quiet()
 
-        wait_until(taken, what=f"{verb} is taken", timeout_s=TAKEN_WITHIN_S, interval_s=2)
+        try:
+            wait_until(taken, what=f"{verb} is taken", timeout_s=TAKEN_WITHIN_S, interval_s=2)
+        except PartFailed as failed:
+            raise PartFailed(f"{failed}; its last answer: {told}") from failed
 
     def shunter(self, verb: str, *arguments: str) -> list[str]:
         """A command line."""
@@ -179,14 +182,13 @@ class FaultedCluster(ABC):
         Raises:
             PartFailed: something still moves.
         """
+        wait_until(self._is_quiet, what="nothing moves any more", timeout_s=ENDS_WITHIN_S, interval_s=1)
 
-        def over() -> bool:
-            try:
-                return self.is_over() and not self.moving()
-            except (DriverError, KafkaError, RuntimeError, OSError):
-                return False
-
-        wait_until(over, what="nothing moves any more", timeout_s=ENDS_WITHIN_S, interval_s=1)
+    def _is_quiet(self) -> bool:
+        try:
+            return self.is_over() and not self.moving()
+        except (DriverError, KafkaError, RuntimeError, OSError):
+            return False
 
     def ended_in(self, allowed: Collection[Replicas] | None) -> ProvedOrNot:
         """Whether each partition has one of these assignments, in order; None: any whole one of the move's brokers."""
@@ -228,7 +230,7 @@ class FaultedCluster(ABC):
             Fault("SIGSTOP of the broker that is added", added.pause, 25, added.resume),
             Fault("SIGSTOP of the leader that is removed", leads.pause, 25, leads.resume),
             Fault("SIGKILL of all brokers", self._kill_all, 8, lambda: _start_all(every)),
-            Fault("a rolling restart", self._roll, 0, lambda: None),
+            Fault("a rolling restart", lambda: self._restart(leads), 0, self._roll),
             Fault("the added broker comes back empty", lambda: self._empty(added), 3, added.start),
         ]
 
@@ -237,7 +239,7 @@ class FaultedCluster(ABC):
             each.kill()
 
     def _roll(self) -> None:
-        for each in self.brokers.values():
+        for each in [*self.brokers.values()][1:]:
             self._restart(each)
 
     def _restart(self, server: Server) -> None:

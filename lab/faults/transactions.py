@@ -28,6 +28,7 @@ class LiveTransactions:
         self.longest_gap_s = 0.0
         """The longest time between two commits, seconds."""
         self.read: dict[int, list[int]] = {partition: [] for partition in range(partitions)}
+        self._wrote_to_the_end = False
         self._ended, self._read_all = threading.Event(), threading.Event()
         self._threads = [threading.Thread(target=work, daemon=True) for work in (self._write, self._read)]
 
@@ -45,7 +46,7 @@ class LiveTransactions:
         writer.join(90)
         try:
             if error is None:
-                assert not writer.is_alive()
+                assert self._wrote_to_the_end, "the transactional producer ended before its time"
                 self._check()
         finally:
             self._read_all.set()
@@ -80,12 +81,11 @@ class LiveTransactions:
                     now = time.monotonic()
                     self.longest_gap_s, before = max(self.longest_gap_s, now - before), now
             except KafkaException as failed:
-                if failed.args[0].txn_requires_abort():
-                    _settled(producer.abort_transaction)
-                else:
+                if not failed.args[0].txn_requires_abort() or not _aborted(producer):
                     self.unknown.add(number)
                     producer = self._producer()
             number += 1
+        self._wrote_to_the_end = True
 
     def _producer(self) -> Producer:
         made = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": self.topic, "log_level": 0})
@@ -111,6 +111,15 @@ class LiveTransactions:
                 assert value is not None
                 self.read[partition].append(int(value))
         consumer.close()
+
+
+def _aborted(producer: Producer) -> bool:
+    """Whether a transaction was aborted; if its end is not known, the producer is of no more use."""
+    try:
+        _settled(producer.abort_transaction)
+    except KafkaException:
+        return False
+    return True
 
 
 def _settled(step: Callable[[float], object]) -> None:

@@ -126,12 +126,14 @@ def run_bounded(
             try:
                 out, err = process.communicate(timeout=timeout_s)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # It may have ended just now.
+                    os.killpg(process.pid, signal.SIGKILL)
                 out, err = process.communicate()
                 told = f"{command[0]} … {command[-1]} still ran after {timeout_s:g} s and was killed"
                 raise PartFailed(f"{told}; it wrote:\n{out[-2000:]}{err[-2000:]}") from None
             except BaseException:
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # It may have ended just now.
+                    os.killpg(process.pid, signal.SIGKILL)
                 raise
             finally:
                 REAPER_LINE.forget(process.pid)
