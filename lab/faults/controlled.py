@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
+from kafka.errors import KafkaError
+
 from lab.demo.account import ProvedOrNot
 from lab.demo.proof import Leftovers
 from lab.faults.faulted import BROKERS, COMMAND_WITHIN_S, PROPERTIES, RATE_BYTES_PER_S, Fault, FaultedCluster
@@ -59,7 +61,7 @@ class ControlledCluster(FaultedCluster):
 
     def _start_controllers(self, cluster: ZooKeeperCluster, stack: ExitStack) -> None:
         for id_ in CONTROLLERS:
-            options = ("--set", f"session-timeout-ms={SESSION_MS}")
+            options = ("--set", f"session-timeout-ms={SESSION_MS}", "--set", "takeover=preempt")
             folder = self.folder / f"controller-{id_}"
             controller = ShunterController(folder, cluster.zookeeper_connect, broker_id=id_, options=options)
             stack.callback(controller.stop)
@@ -118,12 +120,14 @@ class ControlledCluster(FaultedCluster):
     def _restart(self, server: Server) -> None:
         """A broker of ZooKeeper mode is awaited in the registry too, before the next one goes."""
         server.restart()
-        wait_until(
-            lambda: run_bounded(self.shunter("list"), timeout_s=60).returncode == 0,
-            what="the cluster answers",
-            timeout_s=LEADS_WITHIN_S,
-            interval_s=1,
-        )
+        wait_until(self._is_whole, what="all brokers are registered", timeout_s=LEADS_WITHIN_S, interval_s=1)
+
+    def _is_whole(self) -> bool:
+        try:
+            with closing(self.admin()) as admin:
+                return len(admin.describe_cluster()["brokers"]) == len(BROKERS)
+        except (KafkaError, RuntimeError, OSError):
+            return False
 
     def _leader(self) -> ShunterController:
         wait_until(self._is_led, what="a controller leads", timeout_s=LEADS_WITHIN_S)

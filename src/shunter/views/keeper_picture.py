@@ -24,7 +24,7 @@ from shunter.model.check_up import MOVES, QUORUM
 from shunter.model.inventory import BrokerFacts, InventoryPartition
 from shunter.model.keeper import MENDED, Condition, KeeperPolicy, Mode
 from shunter.model.partition import BrokerId, Replicas, TopicPartition
-from shunter.model.service import KeptIntent, KillSwitch, OrderKind, ProposalState
+from shunter.model.service import IntentKind, KeptIntent, KillSwitch, OrderKind, ProposalState
 from shunter.views.contents import topics_of
 from shunter.views.execution import OPEN_STATES, ExecutionView, told_eta
 from shunter.views.keeper import view_condition, view_proposal
@@ -80,7 +80,7 @@ def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
         left_ms=None if execution is None or execution.held else execution.left_ms,
         proposals_waiting=sum(each.state is ProposalState.WAITING for each in facts.proposals),
         paused=facts.paused,
-        intents=tuple(f"{each.kind.value} {each.about}" for each in around.intents),
+        intents=tuple(map(_told_intent, around.intents)),
     )
     receives, gives = _traffic(execution)
     brokers = tuple(replace(each, receives=receives[each.id], gives=gives[each.id]) for each in page.brokers)
@@ -91,6 +91,11 @@ def dressed(page: KeptClusterView, around: Surrounding) -> KeptClusterView:
     return replace(
         page, row=row, brokers=brokers, intents=around.intents, conditions=conditions, flows=_flows(execution)
     )
+
+
+def _told_intent(intent: KeptIntent) -> str:
+    valued = intent.kind in (IntentKind.REPLACE, IntentKind.REPLICATION)
+    return f"{intent.kind.value} {intent.about}{f'={intent.value}' if valued else ''}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,27 @@ def test_a_path_with_other_letters_gets_there_and_no_password_is_told(receiver: 
     assert "planted" not in str(failed.value)
 
 
+@pytest.mark.parametrize(
+    ("safe", "said"), [("broker 3", True), ("broker 2, broker 3", True), ("broker 2", False), ("", False)]
+)
+async def test_a_broker_that_is_no_longer_safe_to_remove_is_not_called_so_by_a_digest(
+    receiver: Receiver, *, safe: str, said: bool
+) -> None:
+    """An SRE's find: another broker had died since, and whoever obeyed the message would have ended the quorum."""
+    sending = Notifications([Notifier(NotifierKind.WEBHOOK, receiver.url)])
+    sending.stands = lambda _cluster: {"safe": safe}
+    event = replace(EVENT, kind="broker-empty", subject="broker 3", text="broker 3 is empty: it is safe to remove")
+    running = asyncio.create_task(sending.run(unkept))
+    sending.tell(event)
+    async with asyncio.timeout(60):
+        while not receiver.got:  # noqa: ASYNC110 - turns of the loop
+            await asyncio.sleep(0)
+    assert ("is safe to remove" in receiver.got[0]["text"]) is said
+    assert ("; now it is not, or that is not known" in receiver.got[0]["text"]) is not said
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
 async def test_a_message_that_can_t_be_sent_at_all_does_not_end_the_sending() -> None:
     told = Notifications([Notifier(NotifierKind.WEBHOOK, "http://h:99999/")], 0.001, 0.001)
     sending = asyncio.create_task(told.run(unkept))

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from shunter.app.evaluation.policy import KeptCluster
 from shunter.app.service.driving import Driving, Seat, end_cordons, fate_of, not_driven, partition_of, taken
 from shunter.app.service.known import LOOK_S, STALE_LOOKS, Known, ShellGate
-from shunter.app.service.notifying import condition_events
+from shunter.app.service.notifying import BROKER_EMPTY, condition_events
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
 from shunter.app.service.shared_words import SharedWords
@@ -304,7 +304,7 @@ class ClusterKeeper(ClusterWords):
         events = [self.event(*change, e.id) for e in changed if (change := told_proposal(known.get(e.id), e))]
         for broker in sorted(set(thought.safe) - set(self._safe)):
             told = f"broker {broker} is empty, and nothing is on its way to it or needs it: it is safe to remove"
-            events.append(self.event("broker-empty", told, f"broker {broker}"))
+            events.append(self.event(BROKER_EMPTY, told, f"broker {broker}"))
         due = self._gist_at_ms is None or abs(thought.at_ms - self._gist_at_ms) >= GIST_EVERY_MS
         gist = (self.name, thought.gist) if due else None
         gone, memory = self.ended_holds(thought.at_ms), (self.name, thought.memory)

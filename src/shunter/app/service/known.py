@@ -180,13 +180,13 @@ class Known:
 
     @property
     def shown(self) -> ExecutionView | None:
-        """The latest view, without rate and end while the cluster can't be observed: they are of an earlier time."""
+        """The latest view, without rate and end while these are of an earlier time: another may drive, or nobody answers."""
         view = self.execution
-        if view is None or self.reach is not Reach.SILENT:
+        silent = self.reach is Reach.SILENT
+        if view is None or not (silent or self.doubted):
             return view
-        return replace(
-            view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held="the cluster does not answer"
-        )
+        held = "the cluster does not answer" if silent else "whether this service still drives it is not confirmed"
+        return replace(view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held=held)
 
     @property
     def attributed(self) -> tuple[MoveView, ...]:

@@ -15,8 +15,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from shunter.app.service.thinking import Thought
+from shunter.core.keeper.cluster_facts import Age, ClusterFacts
 from shunter.core.keeper.memory import turns
-from shunter.core.keeper.situation import ClusterSeverity, severity_of
+from shunter.core.keeper.situation import ClusterSeverity, severity_of, situation, stand_told
 from shunter.core.wording import told_time
 from shunter.drivers.service.notifier import notify, place_of
 from shunter.errors import DriverError
@@ -44,7 +45,8 @@ URGENT = (
     UNANSWERED,
 )
 """Kinds of events that no digest delays, beside critical conditions."""
-CONDITION = "condition"
+CONDITION, BROKER_EMPTY = "condition", "broker-empty"
+SAFE = "safe"
 _CRITICAL = {each.value for each in Condition if severity_of(each) is ClusterSeverity.CRITICAL}
 Note = Callable[[str, str, str], Awaitable[None]]
 """Keeps an event of the service in the history, and notifies of it: kind, text, subject."""
@@ -76,7 +78,7 @@ class Notifications:
         """Make the queues; nothing is sent before `run`. `me`: this service, in words."""
         self._me = me
         self.stands: Callable[[str], Mapping[str, str]] = lambda _cluster: {}
-        """How a cluster stands now, as `stand_told` says it; {}: that is not known."""
+        """How a cluster stands now, as `standing` says it; {}: that is not known."""
         self._again_s, self._minute_s = again_s, minute_s
         self._outlets = [
             _Outlet(f"{at}-{receiver.kind.value}", receiver) for at, receiver in enumerate(receivers, start=1)
@@ -150,7 +152,7 @@ class Notifications:
         for again in range(TRIES):
             # A digest is sent minutes after its events: how the cluster stood then would be read as of now.
             stands = {name: self.stands(name) for name in {each.cluster for each in events}}
-            events = [replace(each, facts={**each.facts, **stands[each.cluster]}) for each in events]
+            events = [_as_of_now(replace(each, facts={**each.facts, **stands[each.cluster]})) for each in events]
             try:
                 await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out, self._me)
             except DriverError as error:
@@ -163,6 +165,21 @@ class Notifications:
             else:
                 return ""
         return ""
+
+
+def standing(facts: ClusterFacts) -> dict[str, str]:
+    """How a cluster stands, as `stand_told` says it, and as `SAFE` the brokers that are safe to remove."""
+    seen = facts.observation if facts.age is Age.CURRENT else None
+    safe = () if seen is None else seen.safe
+    return {**stand_told(situation(facts)), SAFE: ", ".join(f"broker {broker}" for broker in safe)}
+
+
+def _as_of_now(event: HistoryEvent) -> HistoryEvent:
+    """An event whose advice may have been overtaken while it waited: people act by what a message says."""
+    if event.kind != BROKER_EMPTY or event.subject in event.facts.get(SAFE, "").split(", "):
+        return event
+    then = f"{event.subject} was empty and safe to remove at {told_time(event.at_ms)}"
+    return replace(event, text=f"{then}; now it is not, or that is not known")
 
 
 def _is_urgent(event: HistoryEvent) -> bool:

@@ -23,6 +23,7 @@ from shunter.app.service.keeping import ClusterKeeper
 from shunter.app.service.previews import (
     driven,
     event_of_all,
+    going_on,
     kept_here,
     lift,
     pause_moves,
@@ -314,7 +315,7 @@ class OrderDesk:
             batch = StoreBatch(intents=tuple((keeper.name, each) for each in intents))
         else:
             gone = [self._taken_back(keeper, kind, about) for kind, about, _value in named]
-            told = "; ".join(told for _intent, told in gone)
+            told = "; ".join(told for _intent, told in gone) + going_on(keeper, {each[0] for each in named})
             batch = StoreBatch(intents_gone=tuple(intent for intent, _told in gone))
         done = OrderDone(told)
         event = replace(event, text=f"{signature.who}: {told}")

@@ -333,6 +333,16 @@ async def told_undone(keeper: ClusterKeeper, order: ServiceOrder, who: str) -> s
     return f". Its plan would leave undone: {'; '.join(undone[:_TOLD_UNDONE])}{more}" if undone else ""
 
 
+def going_on(keeper: ClusterKeeper, intents: Collection[IntentKind]) -> str:
+    """That moves under way for intents that are withdrawn go on; "": there are none."""
+    facts = keeper.facts()
+    running = facts.carried_out
+    if running is None or not any(each.value in running.conditions for each in intents):
+        return ""
+    moves = counted(facts.open_moves, "move")
+    return f"; {moves} of {running.id} under way for it go on: `shunter stop` or `shunter rollback` ends them"
+
+
 def driven(keeper: ClusterKeeper) -> Driving:
     """The cluster's executor.
 

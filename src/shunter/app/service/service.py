@@ -24,7 +24,7 @@ from shunter.app.service.driving import seat_of
 from shunter.app.service.front import Front
 from shunter.app.service.keeping import ClusterKeeper, KeeperParts
 from shunter.app.service.known import UNSURE_MS
-from shunter.app.service.notifying import Notifications
+from shunter.app.service.notifying import Notifications, standing
 from shunter.app.service.orders import OrderDesk
 from shunter.app.service.published import Published
 from shunter.app.service.records import Records
@@ -47,7 +47,6 @@ from shunter.app.service.words import Clocked
 from shunter.app.state_folder import state_folder
 from shunter.core.keeper.people import approvals, unsure
 from shunter.core.keeper.sighting import Sighting
-from shunter.core.keeper.situation import situation, stand_told
 from shunter.drivers.admin.bootstrap_probe import NoBrokerAnswers
 from shunter.drivers.host.clock import SystemClock
 from shunter.drivers.host.task_groups import run_together
@@ -411,7 +410,7 @@ async def open_service(file: ServiceFile, folder: Path) -> AsyncIterator[tuple[C
     }
     service = ClusterService(keepers, published, records, clock)
     await service.load()
-    notifications.stands = lambda name: stand_told(situation(keepers[name].facts())) if name in keepers else {}
+    notifications.stands = lambda name: standing(keepers[name].facts()) if name in keepers else {}
     sending = asyncio.create_task(notifications.run(service.note))
     try:
         yield service, Front(service)

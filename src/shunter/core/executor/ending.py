@@ -161,7 +161,7 @@ def _told_throttles(state: ExecutorState) -> str:
     down = [key for key in state.throttles if is_down(state, key)]
     told = [f"throttles of {told_debts(state.throttles.keys() - down)} are being given back"]
     told = told if len(down) < len(state.throttles) else []
-    told += [f"throttles are owed to {told_debts(down)}: down"] if down else []
+    told += [f"throttles are owed to {told_debts(down)} until it is up"] if down else []
     return "; ".join(["all moves ended", *told]) if told else ""
 
 

@@ -84,8 +84,10 @@ def situation(facts: ClusterFacts) -> ClusterSituation:
     execution = facts.execution
     moves, moves_at_ms = facts.age, observed_at_ms
     if execution is not None:
-        moves_at_ms = facts.unanswered_since_ms
-        moves = Age.CURRENT if moves_at_ms is None else Age.OLD
+        doubts = [each for each in (facts.unanswered_since_ms, facts.unclaimed_since_ms) if each is not None]
+        moves, moves_at_ms = (Age.OLD, min(doubts)) if doubts else (Age.CURRENT, None)
+    elif facts.role is ServiceRole.IDLE and facts.open_moves:
+        moves = Age.OLD  # Their steps went on since then.
     refused, doing = why_refused(OrderKind.STOP, facts), _doing(facts)
     why_not = "" if refused is None else refused[1]
     unclaimed_since_ms = facts.unclaimed_since_ms
@@ -366,10 +368,10 @@ def _doing(facts: ClusterFacts) -> str:
     told = f"this service does not drive the cluster{', which does not answer' if silent else f': {facts.idle_why or STARTS}'}"
     if not opened:
         return told
-    if facts.reach is Reach.ANSWERS:
-        return f"{told}; {opened} of the journal open: steps under way go on, and this service begins no other"
+    answers = facts.reach is Reach.ANSWERS
+    then = "steps under way go on, and this service begins no other" if answers else f"{NOT_KNOWN} here"
     when = "" if facts.observation is None else f" ({told_time(facts.observation.at_ms)})"
-    return f"{told}; {opened} of the journal open when last observed{when}: {NOT_KNOWN} here"
+    return f"{told}; {opened} of the journal open when last observed{when}: {then}"
 
 
 def _stands_by(facts: ClusterFacts) -> str:

@@ -361,7 +361,7 @@ def test_an_execution_that_only_gives_throttles_back_says_so() -> None:
     rig.settle(rounds=40)
     assert rig.finish is None
     view = view_execution(rig.core.state, Meter(), None, rig.now_ms)
-    told = "all moves ended; throttles are owed to broker 6: down"
+    told = "all moves ended; throttles are owed to broker 6 until it is up"
     assert view.held == told, "nobody gives anything back to the dead"
     assert told in told_view(view)
 

@@ -32,6 +32,7 @@ from shunter.core.keeper.situation import (
     why_unobserved,
     worst,
 )
+from shunter.core.wording import told_time
 from shunter.model.keeper import Condition
 from shunter.model.service import OrderKind, ProposalState, Refusal, Vote
 
@@ -92,6 +93,13 @@ class TestEveryCombination:
             silent = replace(LAB, observation=seen, execution=OpenExecution(3, silent_since_ms=claimed_ms))
             assert situation(silent).figures is age
             assert "the last observation is old" not in (situation(facts).headline, *situation(facts).notes)
+
+    def test_figures_of_moves_are_old_while_the_claim_is_not_confirmed(self) -> None:
+        """An SRE's find: a service that had lost its claim counted the end of another's moves down, as current."""
+        claimed_ms = NOW_MS - 30_000
+        stands = situation(replace(LAB, execution=OpenExecution(3), claimed_at_ms=claimed_ms))
+        assert (stands.moves, stands.moves_at_ms) == (Age.OLD, claimed_ms)
+        assert situation(replace(LAB, execution=OpenExecution(3))).moves is Age.CURRENT
 
     def test_nothing_is_done_is_never_said_while_moves_go_on(self) -> None:
         for facts, stands in ALL:
@@ -340,9 +348,10 @@ class TestWhatIsTold:
     def test_moves_that_nobody_drives(self) -> None:
         left = replace(LAB, role=ServiceRole.IDLE, execution=None, observation=replace(OBSERVED, journal_open=4))
         assert situation(left).doing == (
-            "this service does not drive the cluster: its executor is being started; 4 moves of the journal open: steps "
-            "under way go on, and this service begins no other"
+            "this service does not drive the cluster: its executor is being started; 4 moves of the journal open when last "
+            f"observed ({told_time(OBSERVED.at_ms)}): steps under way go on, and this service begins no other"
         )
+        assert situation(left).moves is Age.OLD, "who drove it until just now knew better"
         assert situation(left).unserved == "not driven: its executor is being started"
         away = situation(replace(left, reach=Reach.SILENT, reach_why=WHY_SILENT)).doing
         assert "4 moves of the journal open when last observed (2026-11-23 " in away

@@ -26,7 +26,7 @@ const costOf = (name, body) => async () => {
 const bodyOf = (intent, about) => (intent === "hold" ? { intent, scope: String(about) } : intent === "replication" || intent === "freeze-topic" ? { intent, topics: [String(about)] } : { intent, brokers: [Number(about)] });
 
 const GIVEN = {
-  drain: { label: "Drain", undo: "Undrain", plans: true, told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are." },
+  drain: { label: "Drain", undo: "Undrain", plans: true, told: "From now on this broker holds nothing: the service plans to move its replicas away, and no plan brings any back. This page says when the broker is safe to remove.", undone: "The broker may hold replicas again. Replicas that have left it stay where they are. Moves under way for it go on: stop them or roll them back on the Moves page." },
   demote: { label: "Demote", undo: "Promote", plans: true, told: "From now on this broker leads nothing; its replicas stay.", undone: "The broker may lead again." },
   "freeze-broker": { label: "Freeze", undo: "Unfreeze", told: "From now on no replica comes to this broker and none leaves it.", undone: "Plans may use the broker again." },
   add: { label: "Add", undo: "Withdraw: add", plans: true, told: "The service plans moves until the broker has its share of bytes and replicas.", undone: "The service no longer plans moves to give the broker its share. Replicas that it has stay there." },
@@ -117,7 +117,7 @@ export function Intents({ view, name, who }) {
   const file = inFile(view.policy);
   const { situation } = view.row;
   const undo = (each) => each.kind === "hold" ? html`<${Unhold} name=${name} hold=${each} situation=${situation} who=${who} label="Lift" />` : html`<${Order} label="Withdraw" title="Withdraw: ${told(each)}" ...${taken("withdraw", situation, who, "administer")} comment=${true} confirm="Withdraw it"
-    give=${(comment) => order(name, "withdraw", { ...bodyOf(each.kind, each.about), comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are.</${Order}>`;
+    give=${(comment) => order(name, "withdraw", { ...bodyOf(each.kind, each.about), comment })}>Plans no longer follow this. Replicas that were moved for it stay where they are. Moves under way for it go on: stop them or roll them back on the Moves page.</${Order}>`;
   return html`<section class="panel intents" aria-label="Desired state"><div class="head"><h2>Desired state <small>every plan follows it until it is withdrawn</small></h2><span class="spring"></span>
       <${AddBroker} name=${name} situation=${situation} who=${who} /><${FreezeTopic} name=${name} situation=${situation} who=${who} /><${Replication} name=${name} topics=${view.topics} situation=${situation} who=${who} /></div>
     ${view.intents.length + file.length ? html`<ul class="conditions">${view.intents.map((each) => html`<li key="${each.kind} ${each.about}" class="intent"><div><strong>${told(each)}</strong>
