@@ -78,6 +78,21 @@ async def test_a_drain_of_the_policy_file_is_not_begun_again_until_somebody_lift
         assert len(yard.submitted) == 2
 
 
+async def test_a_withdrawal_says_which_moves_go_on(tmp_path: Path) -> None:
+    """An SRE's find: a drain was withdrawn in its middle, and emptied the broker all the same, without a word."""
+    yard = Yard(Clock(), rows=[*UNBALANCED])
+    async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
+        await life.driven()
+        await life.desk.carry_out(order(IntentKind.DRAIN, "2"), BEN)
+        drain = await running(life)
+        done = await life.desk.carry_out(order(OrderKind.WITHDRAW, "drain", "2"), ANNA)
+        assert done.text.startswith("drain of 2 is withdrawn; ")
+        assert f" of {drain.id} under way for it go on: `shunter stop`" in done.text
+        await life.desk.carry_out(order(IntentKind.FREEZE_TOPIC, "x"), ANNA)
+        done = await life.desk.carry_out(order(OrderKind.WITHDRAW, "freeze-topic", "x"), ANNA)
+        assert done.text == "freeze-topic of x is withdrawn"
+
+
 async def test_an_intent_is_taken_back_by_the_rollback_of_its_plan(tmp_path: Path) -> None:
     yard = Yard(Clock(), rows=[*UNBALANCED])
     async with Life(yard, MortalStore(tmp_path / "s"), ACTING) as life:
