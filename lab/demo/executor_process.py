@@ -49,7 +49,9 @@ class ExecutorProcess:
         Raises:
             DriverError: no process was started.
         """
-        return self._running()
+        if self._process is None:
+            raise DriverError("the executor was not started", retriable=False)
+        return self._process
 
     def look(self) -> dict[str, Any] | None:
         """The latest view of the execution; None before the process has written its first.
@@ -57,7 +59,7 @@ class ExecutorProcess:
         Raises:
             DriverError: no process was started.
         """
-        process = self._running()
+        process = self.process
         with process.log_path.open("rb") as log:
             log.seek(self._read)
             whole, newline, _torn = log.read().rpartition(b"\n")
@@ -69,11 +71,11 @@ class ExecutorProcess:
 
     def ended(self) -> int | None:
         """The exit status; None while the process runs."""
-        return self._running().exit_status
+        return self.process.exit_status
 
     def log_tail(self) -> str:
         """The last lines of its log."""
-        return self._running().log_tail(5)
+        return self.process.log_tail(5)
 
     def order(self, verb: str, *arguments: str) -> dict[str, Any]:
         """Run a command as from another shell; returns its answer.
@@ -88,11 +90,6 @@ class ExecutorProcess:
             raise DriverError(told, retriable=False)
         answer: dict[str, Any] = orjson.loads(lines[-1])
         return answer
-
-    def _running(self) -> ManagedProcess:
-        if self._process is None:
-            raise DriverError("the executor was not started", retriable=False)
-        return self._process
 
     def _command(self, verb: str, *arguments: str) -> Sequence[str]:
         where = ("--bootstrap-server", self._bootstrap, "--journal", str(self.journal), *self._options)

@@ -66,22 +66,14 @@ class ControlledCluster(FaultedCluster):
             controller = ShunterController(folder, cluster.zookeeper_connect, broker_id=id_, options=options)
             stack.callback(controller.stop)
             self.controllers[id_] = controller
-            self._launch(controller)
-
-    def _launch(self, controller: ShunterController) -> None:
-        controller.launch()
-        controller.process.wait_ready(
-            lambda: controller.is_leading() or "standing by: " in controller.log_tail(),
-            what="it leads or stands by",
-            timeout_s=LEADS_WITHIN_S,
-        )
+            controller.start_or_stand_by(LEADS_WITHIN_S)
 
     def faults(self) -> Sequence[Fault]:
         """Those of brokers, and of controllers and ZooKeeper."""
         zookeeper = self.cluster.zookeeper
         return [
-            Fault("SIGKILL of the controller", self._kill_leader, 8, self._start_dead),
-            Fault("SIGKILL of both controllers", self._kill_both, 8, self._start_dead),
+            Fault("SIGKILL of the controller", self._kill_leader, 8, self._start_controllers_again),
+            Fault("SIGKILL of both controllers", self._kill_both, 8, self._start_controllers_again),
             Fault("SIGSTOP of the controller", self._pause_leader, 20, self._resume_all),
             Fault("SIGKILL of ZooKeeper", zookeeper.kill, 10, zookeeper.start),
             Fault("SIGSTOP of ZooKeeper", zookeeper.pause, 15, zookeeper.resume),
@@ -125,9 +117,10 @@ class ControlledCluster(FaultedCluster):
     def _is_whole(self) -> bool:
         try:
             with closing(self.admin()) as admin:
-                return len(admin.describe_cluster()["brokers"]) == len(BROKERS)
+                registered = {int(each["broker_id"]) for each in admin.describe_cluster()["brokers"]}
         except (KafkaError, RuntimeError, OSError):
             return False
+        return registered.issuperset(BROKERS)  # The controller is registered too.
 
     def _leader(self) -> ShunterController:
         wait_until(self._is_led, what="a controller leads", timeout_s=LEADS_WITHIN_S)
@@ -150,10 +143,10 @@ class ControlledCluster(FaultedCluster):
         for each in self.controllers.values():
             each.resume()
 
-    def _start_dead(self) -> None:
+    def _start_controllers_again(self) -> None:
         for each in self.controllers.values():
             if not each.alive:
-                self._launch(each)
+                each.start_or_stand_by(LEADS_WITHIN_S)
 
     def _unthrottled(self) -> bool:
         try:

@@ -55,8 +55,8 @@ class ExecutedCluster(FaultedCluster):
         return [
             Fault("SIGKILL of the executor", self.executor.kill, 3, self._resume),
             Fault("SIGSTOP of the executor", self._pause, 30, self._continue),
-            Fault("SIGKILL of the controller", self._kill_controller, 8, self._start_dead),
-            Fault("two of four controllers dead", self._lose_quorum, 15, self._start_dead),
+            Fault("SIGKILL of the controller", self._kill_controller, 8, self.start_dead),
+            Fault("two of four controllers dead", self._lose_quorum, 15, self.start_dead),
             *self.of_brokers(),
             Fault("a log dir of the added broker fails", self._fail_log_dir, 15, self._mend_log_dir),
         ]
@@ -122,13 +122,6 @@ class ExecutedCluster(FaultedCluster):
         leads = self._leader()
         for node in (leads, next(each for each in BROKERS if each != leads)):
             self.cluster.nodes[node].kill()
-
-    def _start_dead(self) -> None:
-        dead = [each for each in self.cluster.nodes.values() if not each.alive]
-        for each in dead:
-            each.launch()
-        for each in dead:
-            each.wait_ready()
 
     def _fail_log_dir(self) -> None:
         """A log dir that is no folder fails at the next checkpoint."""

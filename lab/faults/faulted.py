@@ -123,10 +123,7 @@ class FaultedCluster(ABC):
     def furnish(self) -> tuple[TopicPartition, ...]:
         """Make a topic for the next cell and fill it; its partitions."""
         self._numbers += 1
-        self.topic = f"cell-{self._numbers}"
-        made = NewTopic(self.topic, -1, -1, replica_assignments={at: list(ORIGINAL) for at in range(PARTITIONS)})
-        with closing(self.admin()) as admin:
-            admin.create_topics([made])
+        self.topic = self._made(f"cell-{self._numbers}", PARTITIONS)
         partitions = tuple(TopicPartition(self.topic, number) for number in range(PARTITIONS))
         filled = Traffic(self.bootstrap, partitions)
         try:
@@ -137,10 +134,13 @@ class FaultedCluster(ABC):
 
     def committed(self) -> str:
         """Make a topic for transactions beside that of the cell; it does not move."""
-        made = NewTopic(f"{self.topic}-committed", -1, -1, replica_assignments={at: list(ORIGINAL) for at in range(2)})
+        return self._made(f"{self.topic}-committed", 2)
+
+    def _made(self, topic: str, partitions: int) -> str:
+        made = NewTopic(topic, -1, -1, replica_assignments={at: list(ORIGINAL) for at in range(partitions)})
         with closing(self.admin()) as admin:
             admin.create_topics([made])
-        return str(made.name)
+        return topic
 
     def plan(self) -> Path:
         """Write the plan of the cell."""
@@ -223,16 +223,24 @@ class FaultedCluster(ABC):
 
     def of_brokers(self) -> list[Fault]:
         """Faults of brokers that both modes have."""
-        added, leads, every = self.brokers[ADDED], self.brokers[LEADER], list(self.brokers.values())
+        added, leads = self.brokers[ADDED], self.brokers[LEADER]
         return [
             Fault("SIGKILL of the broker that is added", added.kill, 8, added.start),
             Fault("SIGKILL of the leader that is removed", leads.kill, 8, leads.start),
             Fault("SIGSTOP of the broker that is added", added.pause, 25, added.resume),
             Fault("SIGSTOP of the leader that is removed", leads.pause, 25, leads.resume),
-            Fault("SIGKILL of all brokers", self._kill_all, 8, lambda: _start_all(every)),
+            Fault("SIGKILL of all brokers", self._kill_all, 8, self.start_dead),
             Fault("a rolling restart", lambda: self._restart(leads), 0, self._roll),
             Fault("the added broker comes back empty", lambda: self._empty(added), 3, added.start),
         ]
+
+    def start_dead(self) -> None:
+        """Start the brokers that are dead, side by side."""
+        dead = [each for each in self.brokers.values() if not each.alive]
+        for each in dead:
+            each.launch()
+        for each in dead:
+            each.wait_ready()
 
     def _kill_all(self) -> None:
         for each in self.brokers.values():
@@ -252,10 +260,3 @@ class FaultedCluster(ABC):
             for file in sorted(log.rglob("*"), reverse=True):
                 file.unlink() if file.is_file() else file.rmdir()
             log.rmdir()
-
-
-def _start_all(servers: Sequence[Server]) -> None:
-    for each in servers:
-        each.launch()
-    for each in servers:
-        each.wait_ready()

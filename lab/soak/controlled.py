@@ -105,16 +105,7 @@ class ControlledSoak(Soak):
             controller = ShunterController(folder, cluster.zookeeper_connect, broker_id=id_, options=options)
             stack.callback(controller.stop)
             self.controllers[id_] = controller
-            self._start_controller(controller)
-
-    def _start_controller(self, controller: ShunterController) -> None:
-        """Start it, and wait until it leads or stands by."""
-        controller.launch()
-        controller.process.wait_ready(
-            lambda: controller.is_leading() or "standing by: " in controller.log_tail(),
-            what="it leads or stands by",
-            timeout_s=LEADS_WITHIN_S,
-        )
+            controller.start_or_stand_by(LEADS_WITHIN_S)
 
     def processes(self) -> Mapping[str, int]:
         """The controllers."""
@@ -131,7 +122,7 @@ class ControlledSoak(Soak):
         wait_until(leads, what="a controller leads", timeout_s=LEADS_WITHIN_S)
         leader = next(each for each in self.controllers.values() if each.is_leading())
         leader.kill()
-        self._start_controller(leader)
+        leader.start_or_stand_by(LEADS_WITHIN_S)
         wait_until(leads, what="a controller leads again", timeout_s=LEADS_WITHIN_S)
 
     def _is_led(self) -> bool:

@@ -66,6 +66,19 @@ class ShunterController(Server):
         answers = bool(self.listeners) or kafka_answers(port)  # A secured listener refuses the plain probe.
         return leader == self.broker_id and czxid != self._czxid_before and answers
 
+    def start_or_stand_by(self, timeout_s: float) -> None:
+        """Start it, and wait until it leads or stands by.
+
+        Raises:
+            PartFailed: it does neither in time.
+        """
+        self.launch()
+        self.process.wait_ready(
+            lambda: self.is_leading() or "standing by: " in self.log_tail(),
+            what="it leads or stands by",
+            timeout_s=timeout_s,
+        )
+
     def is_leading(self) -> bool:
         """Whether ZooKeeper says that this controller's broker id is the controller."""
         return self._controller()[0] == self.broker_id

@@ -185,7 +185,7 @@ class Known:
         silent = self.reach is Reach.SILENT
         if view is None or not (silent or self.doubted):
             return view
-        held = "the cluster does not answer" if silent else "whether this service still drives it is not confirmed"
+        held = "the cluster does not answer" if silent else "the cluster does not confirm it now"
         return replace(view, bytes_per_s=None, left_ms=None, low_ms=None, high_ms=None, held=held)
 
     @property

@@ -152,9 +152,9 @@ class Notifications:
         for again in range(TRIES):
             # A digest is sent minutes after its events: how the cluster stood then would be read as of now.
             stands = {name: self.stands(name) for name in {each.cluster for each in events}}
-            events = [_as_of_now(replace(each, facts={**each.facts, **stands[each.cluster]})) for each in events]
+            current = [_as_of_now(replace(each, facts={**each.facts, **stands[each.cluster]})) for each in events]
             try:
-                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, events, left_out, self._me)
+                await asyncio.get_running_loop().run_in_executor(pool, notify, receiver, current, left_out, self._me)
             except DriverError as error:
                 if not error.retriable or again == TRIES - 1:
                     return str(error)
